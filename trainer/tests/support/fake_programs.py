@@ -70,6 +70,13 @@ def trains_until_told() -> int:
     return 0
 
 
+def storage_fails_when_told() -> int:
+    _announce()
+    _wait_for("fail")
+    channel.send(Event.FAILURE, code=84, summary="no space left")
+    return 84
+
+
 def first_rank_fails() -> int:
     _announce()
     if _rank() == 0:
@@ -124,6 +131,16 @@ def victim_before_culprit() -> int:
         channel.send(Event.FAILURE, code=82, summary="connection closed by peer")
         return 82
     _wait_for("report")
+    channel.send(Event.FAILURE, code=85, summary='dataset "photos" is empty')
+    return 85
+
+
+def culprit_after_its_victim() -> int:
+    if _rank() == 0:
+        channel.send(Event.FAILURE, code=82, summary="connection closed by peer")
+        _leave_mark("victim")
+        return 82
+    _wait_for("victim")
     channel.send(Event.FAILURE, code=85, summary='dataset "photos" is empty')
     return 85
 

@@ -21,7 +21,7 @@ from oarlock_trainer.agent.webhooks.redaction import without_secrets
 from oarlock_trainer.runtime import cgroup, channel, error_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from oarlock_api.contract.report import Report
@@ -53,9 +53,13 @@ class Outcome:
         *,
         ranks: Ranks,
         secrets: Sequence[str] = (),
+        stays: Callable[[int], bool] = lambda _: False,
     ) -> None:
+        """`stays`: whether the pod stays after ranks that end with this code; then nobody is told."""
         self._pod = pod
         self._ranks = ranks
+        self._stays = stays
+        self._told: Verdict | None = None
         self._secrets = secrets
         self._board = board
         self._termination_log = termination_log
@@ -130,11 +134,22 @@ class Outcome:
         return self.verdict is not None and self.verdict.code == ExitCode.RESTART_PROCESS
 
     def conclude(self, verdict: Verdict) -> None:
-        """Tell this verdict everywhere, unless it is the one that stands there already."""
+        """Take this verdict, unless it is the one that stands already; the pod's last one is told everywhere."""
         verdict = replace(verdict, summary=without_secrets(verdict.summary, self._secrets))
         if verdict == self.verdict:
             return
         self.verdict = verdict
+        if self._stays(verdict.code):
+            log.warning("%s", verdict.summary, extra={"code": verdict.code})
+        else:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell the verdict everywhere: the pod ends by it."""
+        verdict = self.verdict
+        if verdict is None or verdict == self._told:
+            return
+        self._told = verdict
         failed = is_failure(verdict.code)
         if verdict.code == ExitCode.LEFT_ON_REQUEST:
             self._board.note(verdict.summary)

@@ -20,6 +20,7 @@ from oarlock_trainer.agent.ranks.local_command import LocalCommand
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
 from oarlock_trainer.agent.report.report_page import ReportPage
 from oarlock_trainer.agent.requests import Requests
+from oarlock_trainer.agent.rounds.gang_rounds import GangRounds
 from oarlock_trainer.agent.slow.inquiry import SlowRankInquiry
 from oarlock_trainer.agent.status.access import StatusAccess
 from oarlock_trainer.agent.status.from_within import FromWithin
@@ -67,6 +68,9 @@ class Parts:
     guard: HangGuard
     ranks: Ranks
     outcome: Outcome
+    rounds: GangRounds
+    watch: Callable[[float], tuple[HangGuard, Outcome]]
+    """Makes guard and outcome of the next round's ranks."""
     webhooks: Webhooks
     gpus: GpuGuard
     preflight: Preflight
@@ -107,11 +111,27 @@ def start(
     stacks = StacksOnRequest(assignment, ranks=ranks, link=link, history=history, output=output)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-    hang_seconds = assignment.job.recovery.hang_seconds
-    guard = HangGuard(assignment.pod, ranks, job_uid=assignment.job.job_uid, hang_seconds=hang_seconds, now=now)
+    rounds = GangRounds(
+        assignment,
+        link,
+        can_start_anew=ranks.can_start_anew,
+        books=board.begin_round,
+        timestamp=clock.timestamp,
+        now=now,
+    )
+    secrets = secret_values(given)
+
+    def watch(now: float) -> tuple[HangGuard, Outcome]:
+        hang_seconds, job_uid = assignment.job.recovery.hang_seconds, assignment.job.job_uid
+        log = options.termination_log
+        return (
+            HangGuard(assignment.pod, ranks, job_uid=job_uid, hang_seconds=hang_seconds, now=now),
+            Outcome(assignment.pod, board, log, ranks=ranks, secrets=secrets, stays=rounds.stays),
+        )
+
+    guard, outcome = watch(now)
     ranks.load()
     webhooks = Webhooks.of(assignment, given)
-    outcome = Outcome(assignment.pod, board, options.termination_log, ranks=ranks, secrets=secret_values(given))
     gpus = GpuGuard(
         assignment,
         environment,
@@ -140,6 +160,8 @@ def start(
         guard=guard,
         ranks=ranks,
         outcome=outcome,
+        rounds=rounds,
+        watch=watch,
         webhooks=webhooks,
         gpus=gpus,
         preflight=preflight,

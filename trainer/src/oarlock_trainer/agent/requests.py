@@ -118,6 +118,14 @@ class Requests:
         ):
             self._end_save(Answered(id=self._saving.id, state=RequestState.FAILED, message=words), now)
 
+    def interrupted(self, words: str, now: float) -> None:
+        """The ranks start anew: what they were asked for does not come. `words` say why."""
+        for request in (self._saving, self._taking):
+            if request:
+                self._answer(Answered(id=request.id, state=RequestState.FAILED, message=words))
+        self._saving = self._taking = None
+        self._not_before = max(self._not_before, now)
+
     def _end_save(self, answered: Answered, now: float) -> None:
         if self._saving and self._saving.verb is Verb.DRILL:
             self._no_drill_before = now + _TRAINED_BETWEEN_DRILLS * (now - self._saving_since)

@@ -9,6 +9,9 @@
                -> another node's agent is gone: report at once that this pod is a victim, then the end of all
                -> exit code of the verdict
 
+Where recovery.inPlace has it so, what new processes may mend ends the ranks alone (rounds/): they are killed on all nodes,
+the agents meet at rank 0's, and the next round of ranks is forked from what is imported already.
+
 One thread, one loop: signals, the ranks' channel and deadlines wake it. SIGTERM means "save and leave": ranks get it
 and are waited for; before there are ranks it ends the pod at once; a second one (or the end of the grace time) kills.
 """
@@ -30,9 +33,11 @@ from oarlock_trainer.agent import logs, parts, termination
 from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.history.history import History
 from oarlock_trainer.agent.link.protocol import Answer, Ask, PeerLost, Topic
+from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.report.report_page import ENDED, SUCCEEDED
+from oarlock_trainer.agent.rounds.model import Kill, Report, Start
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime import children, clock, wakeup
@@ -42,6 +47,7 @@ from oarlock_trainer.runtime.channel import Event
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from oarlock_trainer.agent.rounds.model import Order
     from oarlock_trainer.preflight.finding import Finding
     from oarlock_trainer.runtime.assignment import Assignment
 
@@ -49,6 +55,8 @@ log = logging.getLogger(__name__)
 
 _SETTLE_SECONDS = 1.0
 """What the others get after the first bad ending: victims exit by themselves within it, and may name a root cause."""
+_SETTLE_IN_PLACE_SECONDS = 0.2
+"""The same where the gang waits for it to start anew: a worse cause costs another round."""
 _TICK_SECONDS = 1.0
 _HANGING_SECONDS = 15.0
 _LEVELS = {CheckResult.WARNING: logging.WARNING, CheckResult.FAILED: logging.ERROR}
@@ -100,6 +108,8 @@ class _Supervisor:
         self._output = Path(assignment.job.output_directory)
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
+        self._standing_by = self._cleared = False
+        """Whether this node's ranks are to end, or have, so that the next round can start."""
         self._stop_requests = 0
         self._beat_at = time.monotonic()
         started = parts.start(assignment, options, environment, history, now=self._beat_at, alive=self._is_alive)
@@ -110,6 +120,8 @@ class _Supervisor:
         self._guard = started.guard
         self._ranks = started.ranks
         self._outcome = started.outcome
+        self._rounds = started.rounds
+        self._watch = started.watch
         self._webhooks = started.webhooks
         self._history = history
         self._gpus = started.gpus
@@ -132,11 +144,13 @@ class _Supervisor:
             self._heed_gpus(ended)
             self._heed_peers()
             self._heed_preflight(ended)
+            self._heed_rounds()
             self._start_ranks_when_due()
-            self._check_progress()
-            if not self._guard.hung:
-                self._heed_requests()
-            self._end_when_due()
+            if not self._standing_by:
+                self._check_progress()
+                if not self._guard.hung:
+                    self._heed_requests()
+                self._end_when_due()
             self._webhooks.observe(self._board.status)
             self._history.gathered(self._link.nodes)
             self._history.observe(self._board.status, self._outcome.report)
@@ -168,9 +182,12 @@ class _Supervisor:
 
     def _stop_on_request(self, number: signal.Signals) -> None:
         self._stop_requests += 1
-        if self._outcome.verdict is not None and self._stop_requests == 1:
-            return  # they are ending already
-        if not self._ranks_started:
+        self._rounds.give_up()
+        if self._standing_by:
+            self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} while the gang starts its ranks anew")
+        elif self._outcome.verdict is not None and self._stop_requests == 1:
+            self._outcome.tell()  # they are ending already
+        elif not self._ranks_started:
             self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} before the ranks started")
         elif self._stop_requests == 1:
             log.info("asked to leave: the ranks save first", extra={"signal": number.name})
@@ -193,6 +210,10 @@ class _Supervisor:
                 self._host_ready = True
             elif message.event == HostEvent.ENDED:
                 self._outcome.take_end(message.rank, integer(message.fields.get("code")) or 0)
+            elif message.event == HostEvent.CLEARED:
+                self._cleared = True
+            elif self._cleared:
+                continue  # of ranks that are gone
             elif message.event == Event.FAILURE:
                 self._outcome.take_error(message)
             elif message.event == Event.CHECK:
@@ -220,9 +241,58 @@ class _Supervisor:
         for news in self._link.news():
             if isinstance(news, Ask | Answer):
                 self._heed_question(news)
+            elif isinstance(news, Report | Ordered):
+                self._rounds.hear(news, self._beat_at)
+            else:
+                self._rounds.give_up()
             # Ranks that were asked to leave save together, or are bounded by their grace time.
-            if isinstance(news, PeerLost) and self._outcome.verdict is None and not self._stop_requests:
-                self._outcome.conclude(Verdict(code=ExitCode.PEER_LOST, summary=f"lost a peer: {news.why}"))
+            if isinstance(news, PeerLost) and not self._stop_requests:
+                self._lose_peer(news.why)
+
+    def _lose_peer(self, why: str) -> None:
+        """The gang does not go on, in this attempt: leave, for a reason of this pod's own where there is one."""
+        if self._outcome.verdict is None:
+            self._outcome.conclude(Verdict(code=ExitCode.PEER_LOST, summary=f"lost a peer: {why}"))
+        self._outcome.tell()
+        self._over = self._over or self._standing_by
+
+    def _heed_rounds(self) -> None:
+        if self._standing_by and self._cleared and children.kill_others():
+            self._rounds.cleared()
+        for action in self._rounds.turn(self._beat_at, self._board.status):
+            if isinstance(action, Kill):
+                settle = _SETTLE_IN_PLACE_SECONDS if self._outcome.verdict else 0.0
+                self._deadline = min(self._deadline, time.monotonic() + settle)
+            elif isinstance(action, Start):
+                self._begin_round(action.order)
+            else:
+                self._rounds.give_up()
+                self._lose_peer(action.why)
+
+    def _stand_by(self) -> None:
+        """End this round's ranks, and keep what their hang showed."""
+        self._standing_by = True
+        if hung := self._guard.answer():
+            self._outcome.conclude(hung)
+            _, name = self._guard.keep(self._output, at=clock.timestamp())
+            self._history.kept_stacks(name)
+        if self._outcome.verdict:
+            self._rounds.failed(self._outcome.verdict.code, self._outcome.verdict.summary)
+        words = "the ranks start anew"
+        self._requests.interrupted(words, self._beat_at)
+        self._stacks.forget()
+        self._slowness.forget()
+        self._board.start_anew(words)
+        self._ranks.clear()
+
+    def _begin_round(self, order: Order) -> None:
+        log.info("round %d", order.round.number, extra={"why": order.why})
+        self._ranks.forget()
+        self._guard, self._outcome = self._watch(self._beat_at)
+        self._gpus.judge_by(self._outcome)
+        self._standing_by = self._cleared = False
+        self._deadline = math.inf
+        self._start_ranks({})
 
     def _heed_requests(self) -> None:
         if words := self._stacks.advance(self._beat_at):
@@ -256,17 +326,20 @@ class _Supervisor:
         log.log(_LEVELS.get(found.result, logging.INFO), "%s", found.detail, extra=facts)
 
     def _start_ranks_when_due(self) -> None:
-        if self._host_ready and self._preflight.over and not self._ranks_started and not self._over:
-            self._ranks_started = True
-            self._board.enter(PodPhase.STARTING)
+        able = self._host_ready and self._preflight.over and not self._ranks_started and not self._over
+        if able and self._rounds.begins():
             seconds = self._preflight.rank_seconds
-            check = {} if seconds is None else {COLLECTIVE_SECONDS: f"{seconds:.3f}"}
-            try:
-                self._ranks.start(check)
-            except StartError as error:
-                self._end(ExitCode.CONFIGURATION, str(error))
-            else:
-                log.info("ranks started", extra={"ranks": len(self._ranks.numbers)})
+            self._start_ranks({} if seconds is None else {COLLECTIVE_SECONDS: f"{seconds:.3f}"})
+
+    def _start_ranks(self, variables: Mapping[str, str]) -> None:
+        self._ranks_started = True
+        self._board.enter(PodPhase.STARTING)
+        try:
+            self._ranks.start(variables)
+        except StartError as error:
+            self._end(ExitCode.CONFIGURATION, str(error))
+        else:
+            log.info("ranks started", extra={"ranks": len(self._ranks.numbers)})
 
     def _check_progress(self) -> None:
         # The checks have a bound of their own, and the ranks wait for them.
@@ -282,21 +355,35 @@ class _Supervisor:
     def _end_when_due(self) -> None:
         now = time.monotonic()
         awaited = self._gpu_seconds(now) > 0
-        if self._outcome.verdict is not None and not self._guard.hung:
-            if is_failure(self._outcome.verdict.code):
-                self._leave_link()  # the others need not wait for what settles here; of a hang each finds its own part
-            self._deadline = min(self._deadline, now + _SETTLE_SECONDS)
+        verdict = self._outcome.verdict
+        stays = verdict is not None and self._rounds.stays(verdict.code)
+        if verdict is not None and not self._guard.hung:
+            # The others need not wait for what settles here; of a hang each finds its own part.
+            if stays:
+                self._rounds.failed(verdict.code, verdict.summary)
+            elif is_failure(verdict.code):
+                self._leave_link()
+            victim = verdict.code == ExitCode.PEER_LOST
+            self._deadline = min(
+                self._deadline, now + (_SETTLE_IN_PLACE_SECONDS if stays and not victim else _SETTLE_SECONDS)
+            )
         if awaited:
             return
         if not self._outcome.running:
-            self._over = True
+            self._end_of_ranks(stays=stays)
         elif now >= self._deadline:
             if self._guard.wake():
                 self._deadline = time.monotonic() + WAKING_SECONDS
                 return
-            if self._outcome.verdict is None:  # nobody failed: the time to save is up
+            if self._outcome.verdict is None and self._stop_requests:  # nobody failed: the time to save is up
                 killed = self._outcome.running
                 self._end(ExitCode.LEFT_ON_REQUEST, f"left on request; {killed} ranks were killed unsaved")
+            self._end_of_ranks(stays=not self._stop_requests and (stays or self._outcome.verdict is None))
+
+    def _end_of_ranks(self, *, stays: bool) -> None:
+        if stays:
+            self._stand_by()
+        else:
             self._over = True
 
     # The end
@@ -315,6 +402,7 @@ class _Supervisor:
         """Leave nothing behind, and say how it ended."""
         if hung := self._guard.answer():
             self._outcome.conclude(hung)
+        self._outcome.tell()
         report, verdict = self._outcome.report, self._outcome.verdict
         self._leave_link()
         self._webhooks.ended(report, self._board.status)

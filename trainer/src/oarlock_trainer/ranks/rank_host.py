@@ -5,11 +5,12 @@ ranks share the imported pages. Nothing here may initialize CUDA: a forked proce
 
     python -m oarlock_trainer.ranks.rank_host --control FD --program MODULE:FUNCTION [--warm MODULE:FUNCTION]
 
-The agent writes JSON lines into the control pipe, {"do": "start", "ranks": [{RANK: ..., LOCAL_RANK: ...}, ...]} and
-{"do": "signal", "number": 15}; the end of the pipe ends the host. The host answers on the ranks' own channel with
-HostEvent lines; since ranks write there too, a rank's last words always precede the news of its end. Every rank leads
-a session of its own and is killed by the kernel when the host dies, as the host is when the agent dies. On
-STACKS_SIGNAL a rank writes its Python stacks into the inherited descriptor that OARLOCK_STACKS_FD names.
+The agent writes JSON lines into the control pipe, {"do": "start", "ranks": [{RANK: ..., LOCAL_RANK: ...}, ...]},
+{"do": "signal", "number": 15} and {"do": "clear"}, which kills what is left of the ranks: then they can be started anew. The
+end of the pipe ends the host. The host answers on the ranks' own channel with HostEvent lines; since ranks write there too,
+a rank's last words always precede the news of its end. Every rank leads a session of its own and is killed by the kernel
+when the host dies, as the host is when the agent dies. On STACKS_SIGNAL a rank writes its Python stacks into the inherited
+descriptor that OARLOCK_STACKS_FD names.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class HostEvent(StrEnum):
     STARTED = "host-started"
     """pid: of the rank that the line names."""
     ENDED = "host-ended"
-    """code: exit code of the rank that the line names, or minus the signal that killed it."""
+    """code: exit code of the rank that the line names, or minus the signal that killed it. Not of those that were cleared."""
+    CLEARED = "host-cleared"
+    """No rank is left; the next can be started."""
 
 
 class ForkedRanks:
@@ -66,6 +69,8 @@ class ForkedRanks:
     def __init__(self, program: Callable[[], int]) -> None:
         self._program = program
         self._rank_of: dict[int, int] = {}
+        self.clearing = False
+        """Whether those that are left were killed by `clear`."""
 
     def __len__(self) -> int:
         return len(self._rank_of)
@@ -96,6 +101,14 @@ class ForkedRanks:
         """Send a signal to each rank that is not reaped yet (to the rank alone, not to its helpers)."""
         for pid in self._rank_of:
             os.kill(pid, number)
+
+    def clear(self) -> None:
+        """Kill each rank with all processes of its group."""
+        self.clearing = True
+        for pid in self._rank_of:
+            for kill in (os.killpg, os.kill):  # one that was forked just now leads no group yet
+                with contextlib.suppress(ProcessLookupError):
+                    kill(pid, signal.SIGKILL)
 
     def reap(self, *, block: bool = False) -> list[tuple[int, int]]:
         """(rank, exit code or minus the signal) of each rank that ended since the last call; `block`: wait for one."""
@@ -211,8 +224,7 @@ def serve(control: int, told: int, ranks: ForkedRanks) -> None:
         readable = select.select([control, waking], [], [])[0]
         if waking in readable:
             wakeup.taken(waking)
-            for rank, code in ranks.reap():
-                _tell(told, HostEvent.ENDED, rank, code=code)
+            _tell_ends(told, ranks)
         if control in readable:
             received = os.read(control, 65536)
             if not received:
@@ -222,6 +234,15 @@ def serve(control: int, told: int, ranks: ForkedRanks) -> None:
                 _obey(json.loads(line), told, ranks)
 
 
+def _tell_ends(told: int, ranks: ForkedRanks) -> None:
+    for rank, code in ranks.reap():
+        if not ranks.clearing:
+            _tell(told, HostEvent.ENDED, rank, code=code)
+    if ranks.clearing and not ranks:
+        ranks.clearing = False
+        _tell(told, HostEvent.CLEARED, -1)
+
+
 def _obey(order: Mapping[str, Any], told: int, ranks: ForkedRanks) -> None:
     if order["do"] == "start":
         ranks.start(order["ranks"])
@@ -229,6 +250,10 @@ def _obey(order: Mapping[str, Any], told: int, ranks: ForkedRanks) -> None:
             _tell(told, HostEvent.STARTED, rank, pid=pid)
     elif order["do"] == "signal":
         ranks.signal(order["number"])
+    elif order["do"] == "clear":
+        _tell_ends(told, ranks)  # those that ended by themselves, as far as that can be told apart
+        ranks.clear()
+        _tell_ends(told, ranks)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

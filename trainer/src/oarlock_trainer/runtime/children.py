@@ -110,6 +110,15 @@ def others_live() -> bool:
     return bool(_others() or _others())
 
 
+def kill_others() -> bool:
+    """SIGKILL each living descendant in another session than ours; whether there was none."""
+    others = _others()
+    for one in others:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(one.pid, signal.SIGKILL)
+    return not others
+
+
 def end_all(*, within: float) -> None:
     """Kill and reap every child, also those that become ours meanwhile.
 

@@ -14,7 +14,6 @@ from oarlock_trainer.agent.link import proof
 from oarlock_trainer.agent.link.loop import AwakeClock
 from oarlock_trainer.agent.link.protocol import (
     MAX_LINE,
-    MAX_WHY,
     PEACEFUL,
     AllLeft,
     Answer,
@@ -37,6 +36,7 @@ from oarlock_trainer.agent.link.protocol import (
     refusal,
 )
 from oarlock_trainer.agent.link.sparse_log import SparseLog
+from oarlock_trainer.agent.link.words import MAX_WHY
 
 GANG = Gang(job_uid="u", attempt=3, rank=0, nodes=4, heartbeat=1.0, silence=5.0)
 WORDS = st.text(max_size=2 * MAX_WHY)

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from oarlock_trainer.agent.rounds.leader import Leader
-from oarlock_trainer.agent.rounds.model import NONE, Fault, Limits, Report, Round, Wanted
+from oarlock_trainer.agent.rounds.model import FIRST, NONE, Fault, Limits, Report, Round, Wanted
 
 LIMITS = Limits(lease=5.0, kill=2.0, patience=60.0, fruitless=3)
-ZERO = Report(rank=0, agent="zero", incarnation=1, sequence=1, round=Round(1, 0), able=True)
+ZERO = Report(rank=0, agent="zero", incarnation=1, sequence=1, round=Round(2, 0), able=True)
 ONE = replace(ZERO, rank=1, agent="one")
 
 
 def gathered(*reports: Report) -> Leader:
-    """A leader of two that heard these at time 1 and took its turn."""
-    leader = Leader(term=1, nodes=2, limits=LIMITS, now=0.0)
+    """A second leader of two that heard these at time 1 and took its turn."""
+    leader = Leader(term=2, nodes=2, limits=LIMITS, now=0.0)
     hear(leader, 1.0, *reports)
     return leader
 
@@ -30,7 +30,7 @@ def hear(leader: Leader, now: float, *reports: Report) -> None:
 
 def running(report: Report, sequence: int = 2, **changes: object) -> Report:
     """The same member later, its ranks of the first round running."""
-    return replace(report, sequence=sequence, round=Round(1, 1), running=True, **changes)  # type: ignore[arg-type]
+    return replace(report, sequence=sequence, round=Round(2, 1), running=True, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_round_waits_for_the_one_that_is_not_ready_and_says_why(one: Report, w
 
 
 def test_a_member_that_has_fallen_silent_is_waited_for() -> None:
-    leader = Leader(term=1, nodes=2, limits=LIMITS, now=0.0)
+    leader = Leader(term=2, nodes=2, limits=LIMITS, now=0.0)
     leader.hear(ONE, 1.0)
     hear(leader, 6.1, ZERO)
     assert leader.missing(6.1) == {1: "is not there"}
@@ -62,28 +62,53 @@ def test_the_gang_is_given_up_when_patience_ends_and_the_one_that_is_missing_is_
     assert "rank 1 is not there" in leader.order.why
 
 
-def test_a_reason_of_its_own_comes_before_the_loss_of_a_peer() -> None:
+def failed(code: int, why: str) -> Leader:
+    """A leader of a round that ended: rank 0's member says that it lost a peer, rank 1's then this."""
     leader = gathered(ZERO, ONE)
-    hear(
-        leader,
-        2.0,
-        running(ZERO, fault=Fault(82, "lost a peer")),
-        running(ONE, fault=Fault(81, "XID 31")),
-    )
-    assert (leader.order.round, leader.order.wanted) == (Round(1, 1), Wanted.STAND_BY)
-    assert (leader.ended[0].rank, leader.ended[0].fault.code) == (1, 81)
+    hear(leader, 2.0, running(ZERO), running(ONE))
+    hear(leader, 2.1, running(ZERO, 3, fault=Fault(82, "lost a peer")))
+    assert leader.order.wanted is Wanted.TRAIN, "somebody may know why"
+    hear(leader, 3.2)
+    assert leader.order.wanted is Wanted.STAND_BY
+    hear(leader, 3.3, running(ONE, 3, fault=Fault(code, why)))
+    return leader
+
+
+def stand_by(leader: Leader, now: float) -> None:
+    """Both say that nothing of the round runs any more."""
+    hear(leader, now, replace(running(ZERO, 9), running=False), replace(running(ONE, 9), running=False))
+
+
+def test_a_reason_of_its_own_counts_for_more_than_the_loss_of_a_peer_that_came_before() -> None:
+    leader = failed(1, "ValueError")
+    assert (leader.order.round, leader.order.wanted) == (Round(2, 1), Wanted.STAND_BY)
+    stand_by(leader, 3.4)
+    assert (leader.order.round, leader.order.wanted) == (Round(2, 2), Wanted.TRAIN)
+    assert (leader.ended[0].rank, leader.ended[0].fault.code) == (1, 1)
 
 
 def test_what_another_round_would_only_repeat_ends_the_attempt() -> None:
-    leader = gathered(ZERO, ONE)
-    hear(leader, 2.0, running(ZERO), running(ONE, fault=Fault(85, "no such file")))
+    leader = failed(85, "no such file")
     assert (leader.order.wanted, leader.order.code, leader.order.why) == (Wanted.LEAVE, 85, "no such file")
+
+
+def test_the_first_round_of_a_gang_needs_no_order_and_ends_as_any_other() -> None:
+    leader = Leader(term=1, nodes=2, limits=LIMITS, now=0.0)
+    zero, one = replace(ZERO, round=NONE), replace(ONE, round=NONE)
+    hear(leader, 1.0, zero)
+    assert (leader.order.round, leader.order.wanted) == (FIRST, Wanted.TRAIN)
+    hear(leader, 2.0, replace(zero, sequence=2, round=FIRST, running=True, fault=Fault(137, "killed")))
+    assert (leader.order.round, leader.order.wanted) == (FIRST, Wanted.STAND_BY)
+    hear(leader, 3.0, replace(zero, sequence=3, round=FIRST), one)
+    assert leader.missing(3.0) == {1: "still ends its ranks"}, "it has not promised not to begin"
+    hear(leader, 4.0, replace(one, sequence=2, round=FIRST))
+    assert (leader.order.round, leader.order.members) == (Round(1, 2), ("zero", "one"))
 
 
 def test_a_report_that_was_overtaken_takes_nothing_back() -> None:
     leader = gathered(ZERO, ONE)
     hear(leader, 2.0, running(ONE, sequence=3))
-    hear(leader, 2.1, replace(ONE, sequence=2, fault=Fault(1, "of the past"), round=Round(1, 1)))
+    hear(leader, 2.1, replace(ONE, sequence=2, fault=Fault(1, "of the past"), round=Round(2, 1)))
     assert leader.order.wanted is Wanted.TRAIN
 
 
@@ -102,7 +127,7 @@ def test_the_next_round_resumes_from_the_newest_step_that_all_parts_are_there_of
 
 def test_a_leader_that_hears_of_a_later_one_orders_nothing_more() -> None:
     leader = gathered(ZERO)
-    leader.hear(replace(ONE, round=Round(2, 1)), 2.0)
+    leader.hear(replace(ONE, round=Round(3, 1)), 2.0)
     leader.turn(100.0)
     assert leader.deposed
     assert leader.order.wanted is Wanted.STAND_BY

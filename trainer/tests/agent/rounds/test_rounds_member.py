@@ -48,6 +48,19 @@ def test_what_is_heard_again_or_too_late_changes_nothing() -> None:
     assert not one.report(2.3).running
 
 
+def test_the_first_round_begins_without_a_word_and_not_after_one() -> None:
+    one = member()
+    one.hear(Order(FIRST.round, Wanted.TRAIN), one.report(1.0).sequence, 1.0)
+    assert one.begins()
+    assert not one.begins()
+    assert one.report(1.1).running
+    other = member()
+    other.hear(Order(FIRST.round, Wanted.STAND_BY), other.report(1.0).sequence, 1.0)
+    assert not other.begins()
+    replaced = Member(rank=1, agent="one", incarnation=2, limits=LIMITS, now=0.0)
+    assert not replaced.begins()
+
+
 def test_whoever_was_told_to_stand_by_never_starts_that_round() -> None:
     one = member()
     heard = one.report(1.0).sequence
@@ -61,6 +74,13 @@ def test_the_first_reason_of_a_round_is_the_one_that_is_told() -> None:
     one.failed(Fault(81, "XID 31"))
     one.failed(Fault(82, "lost a peer"))
     assert one.report(2.0).fault == Fault(81, "XID 31")
+
+
+def test_a_victim_that_finds_a_reason_of_its_own_tells_that_one() -> None:
+    one = training()
+    one.failed(Fault(82, "lost a peer"))
+    one.failed(Fault(1, "ValueError"))
+    assert one.report(2.0).fault == Fault(1, "ValueError")
 
 
 def test_a_round_begins_without_the_reasons_of_the_one_before() -> None:

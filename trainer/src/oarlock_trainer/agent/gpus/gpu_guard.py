@@ -65,6 +65,10 @@ class GpuGuard:
         self._saved_at = -math.inf
         self._waits_until: float | None = None
 
+    def judge_by(self, outcome: Outcome) -> None:
+        """Have faults decide this outcome from now on: the ranks of a new round have one of their own."""
+        self._outcome, self._waits_until = outcome, None
+
     @property
     def descriptor(self) -> int:
         """Readable when the monitor has told something."""

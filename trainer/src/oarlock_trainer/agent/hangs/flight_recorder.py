@@ -58,6 +58,12 @@ class FlightRecorder:
         """What was written."""
         return sorted(self._folder.glob(f"{_DUMP}*")) if self._folder else []
 
+    def forget(self) -> None:
+        """Remove what was written, and the pipes of ranks that are gone."""
+        for stem in _STEMS.values():
+            for path in self._folder.glob(f"{stem}*") if self._folder else ():
+                path.unlink(missing_ok=True)
+
 
 def _can_hold_pipes(folder: Path) -> bool:
     """Tell whether ranks can make their pipes there: torch ends a process that can't."""

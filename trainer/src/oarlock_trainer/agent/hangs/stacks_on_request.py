@@ -69,6 +69,10 @@ class StacksOnRequest:
             self._silent.discard(answer.rank)
             self._files.append(answer.words)
 
+    def forget(self) -> None:
+        """The ranks are gone, and what they were asked for with them."""
+        self._name, self._due, self._deadline = "", math.inf, math.inf
+
     def advance(self, now: float) -> str | None:
         """Read what the ranks wrote, when it is due. As rank 0's agent: what came of it, once, when it is over."""
         if now >= self._due:

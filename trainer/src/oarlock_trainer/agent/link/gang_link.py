@@ -22,7 +22,11 @@ from oarlock_trainer.agent.link.member import Member
 from oarlock_trainer.agent.link.protocol import FLUSH_SECONDS, Answer, Ask, Gang, News, PeerLost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oarlock_trainer.agent.link.loop import Role
+    from oarlock_trainer.agent.link.round_frames import Ordered
+    from oarlock_trainer.agent.rounds.model import Report
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +109,21 @@ class GangLink:
         """Have a member's agent answer rank 0's. It is lost where the link is cut at that moment."""
         if self._loop and isinstance(role := self._role, Member):
             self._loop.do(lambda: role.answer(answer))
+
+    @property
+    def agent(self) -> str:
+        """What this agent drew by chance for itself, as a member."""
+        return self._role.agent if self._loop and isinstance(self._role, Member) else ""
+
+    def report(self, report: Report) -> None:
+        """Have a member's agent tell rank 0's what is so; the newest is told again after a cut."""
+        if self._loop and isinstance(role := self._role, Member):
+            self._loop.do(lambda: role.report(report))
+
+    def order(self, order_for: Callable[[int], Ordered]) -> None:
+        """Have rank 0's agent tell all members, also those that connect later, what they are to do. Called in its thread."""
+        if self._loop and isinstance(role := self._role, Leader):
+            self._loop.do(lambda: role.order(order_for))
 
     def leave(self, code: int, why: str) -> None:
         """Tell the others with which exit code this agent ends and why, then close.

@@ -41,10 +41,14 @@ from oarlock_trainer.agent.link.protocol import (
     refusal,
 )
 from oarlock_trainer.agent.link.sparse_log import SparseLog
+from oarlock_trainer.agent.rounds.model import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oarlock_trainer.agent.link.loop import Loop
     from oarlock_trainer.agent.link.protocol import Gang
+    from oarlock_trainer.agent.link.round_frames import Ordered
 
 _SPARE = 16
 _ACCEPTED_AT_ONCE = 64
@@ -94,6 +98,7 @@ class Leader:
         self._leaving_until = math.inf
         self._asked: dict[str, tuple[str, set[int]]] = {}
         """Topic -> the last question's name, and who has not answered it."""
+        self._order_for: Callable[[int], Ordered] | None = None
         _make_room(gang.nodes + _SPARE + _OTHER_DESCRIPTORS)
         self._listener = _listen(port, backlog=gang.nodes + _BACKLOG)
         self.port: int = self._listener.getsockname()[1]
@@ -124,6 +129,12 @@ class Leader:
         self._asked[question.topic] = question.name, set(chosen.values())
         for connection in chosen:
             connection.send(encode(question))
+
+    def order(self, order_for: Callable[[int], Ordered]) -> None:
+        """Tell each member, by its rank, what it is to do about rounds; and whoever connects later, as well."""
+        self._order_for = order_for
+        for connection, rank in self._rank_of.items():
+            connection.send(encode(order_for(rank)))
 
     def leave(self, code: int, why: str) -> None:
         """Tell all members, and be over when they have read it, or soon."""
@@ -212,6 +223,8 @@ class Leader:
         if key := self._gang.key:
             connection.seal(proof.seal_of(hello, key, challenge, leader=True))
         connection.send(_WELCOME)
+        if self._order_for:
+            connection.send(encode(self._order_for(hello.rank)))
         if self._cause:
             connection.send(encode(self._cause))
 
@@ -227,6 +240,8 @@ class Leader:
             frame = connection.read(line)
             if isinstance(frame, Beat):
                 connection.send(_BEAT)
+            elif isinstance(frame, Report):
+                self._loop.tell_newest(member.rank, replace(frame, rank=member.rank, agent=member.agent))
             elif isinstance(frame, Answer):
                 self._take_answer(member, frame)
             elif isinstance(frame, Leave) and self._leaving_until == math.inf:

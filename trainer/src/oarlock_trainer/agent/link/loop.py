@@ -7,6 +7,7 @@ peers for its own sleep. What arrived meanwhile is always read before anybody's 
 from __future__ import annotations
 
 import selectors
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
@@ -58,6 +59,8 @@ class Loop:
         self._clock = AwakeClock(time.monotonic(), longest=heartbeat)
         self._orders: deque[Callable[[], None]] = deque()
         self._news: deque[News] = deque()
+        self._newest: dict[int, News] = {}
+        self._lock = threading.Lock()
         self.cause: PeerLost | None = None
         """The loss that was told."""
         self.selector.register(
@@ -95,7 +98,15 @@ class Loop:
         self._news.append(news)
         self.news_notifier.notify()
 
+    def tell_newest(self, of: int, news: News) -> None:
+        """Tell what takes the place of all that was told `of` the same before, if that was not taken yet."""
+        with self._lock:
+            self._newest[of] = news
+        self.news_notifier.notify()
+
     def news(self) -> list[News]:
         """What was told since the last call. Never blocks."""
         self.news_notifier.clear()
-        return [self._news.popleft() for _ in range(len(self._news))]
+        with self._lock:
+            newest, self._newest = self._newest, {}
+        return [*(self._news.popleft() for _ in range(len(self._news))), *newest.values()]

@@ -30,11 +30,13 @@ from oarlock_trainer.agent.link.protocol import (
     Welcome,
     encode,
 )
+from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.link.sparse_log import SparseLog
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.link.loop import Loop
     from oarlock_trainer.agent.link.protocol import Gang
+    from oarlock_trainer.agent.rounds.model import Report
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ class Member:
         self._gang, self._loop = gang, loop
         agent = secrets.token_hex(8)
         self._hello = Hello(job_uid=gang.job_uid, attempt=gang.attempt, rank=gang.rank, agent=agent, node=gang.node)
+        self.agent = agent
+        self._report: Report | None = None
         self._challenge = ""
         """Of the connection that there is; empty until it comes, and for ever where the gang has no key."""
         self._unsent_leave = b""
@@ -93,6 +97,12 @@ class Member:
         if self._connection and self._welcome:
             self._connection.send(encode(answer))
 
+    def report(self, report: Report) -> None:
+        """Tell rank 0 what is so in this pod, now and whenever the connection is made anew."""
+        self._report = report
+        if self._connection and self._welcome:
+            self._connection.send(encode(report))
+
     def close(self) -> None:
         """Close the connection at once."""
         if self._connection:
@@ -135,25 +145,32 @@ class Member:
 
     def _take(self, frame: Frame | None) -> None:
         if not self._welcome:
-            if isinstance(frame, Welcome):
-                self._welcome = True
-                self._beat_at = self._loop.now
-                self._dialer.succeeded()
-                log.info("the gang link to rank 0 stands")
-            elif isinstance(frame, Refused):
-                self._drop(f"it refused: {frame.why}")
+            self._take_first(frame)
         elif isinstance(frame, PeerLost):
             self._lose(frame)
             if frame.rank == 0:
                 self.close()  # it waits for that, to know that its leave was read
         elif isinstance(frame, Ask):
             self._loop.tell(frame)
+        elif isinstance(frame, Ordered):
+            self._loop.tell_newest(0, frame)
         elif isinstance(frame, AllLeft):
             for left in frame.peers:
                 self._loop.tell(left)
             if any(left.rank == 0 for left in frame.peers):
                 self._settled = True
                 self.close()
+
+    def _take_first(self, frame: Frame | None) -> None:
+        if isinstance(frame, Welcome):
+            self._welcome = True
+            self._beat_at = self._loop.now
+            self._dialer.succeeded()
+            log.info("the gang link to rank 0 stands")
+            if self._report and self._connection:
+                self._connection.send(encode(self._report))
+        elif isinstance(frame, Refused):
+            self._drop(f"it refused: {frame.why}")
 
     def _drop(self, trouble: str) -> None:
         """Without this connection; the next one is dialled, unless the link has had its say."""

@@ -1,8 +1,8 @@
 """What the agents of one gang say to each other: one JSON object a line, at most 1024 bytes. Pure.
 
-    member -> rank 0   hello (first of all), beat, answer, leave
-    rank 0 -> member   challenge (where the gang has a key), welcome or refused, beat (the answer to each beat), ask, lost,
-                       left
+    member -> rank 0   hello (first of all), beat, answer, report, leave
+    rank 0 -> member   challenge (where the gang has a key), welcome or refused, beat (the answer to each beat), ask, order,
+                       lost, left
 
 Where the gang has a key, all that follows the hello is sealed (proof.py). Nothing here can blame a node: no GPU, no
 verdict, only who left and what it said. A reader ignores frames and fields that it does not know, bounds every value, and
@@ -17,6 +17,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.wire import WireError, encodable, integer, parse_object, text
+from oarlock_trainer.agent.link.round_frames import Ordered, order_of, report_of, values_of
+from oarlock_trainer.agent.link.words import plain
+from oarlock_trainer.agent.rounds.model import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 VERSION = 1
 MAX_LINE = 1024
 """Bytes, with the newline."""
-MAX_WHY = 300
 FLUSH_SECONDS = 0.4
 """What the others get to read why one leaves: a round trip, with a lost packet sent again."""
 PEACEFUL = frozenset({0, 86})
@@ -99,7 +101,7 @@ class Answer:
     rank: int = 0
 
 
-News = PeerLost | Left | Ask | Answer
+News = PeerLost | Left | Ask | Answer | Report | Ordered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,18 +161,12 @@ class AllLeft:
     peers: tuple[Left, ...]
 
 
-Frame = Hello | Challenge | Welcome | Refused | Beat | Leave | PeerLost | AllLeft | Ask | Answer
-
-
-def plain(words: str) -> str:
-    """Words in one line of at most MAX_WHY characters, without control characters."""
-    printable = "".join(character if character.isprintable() else " " for character in words[: 4 * MAX_WHY])
-    return " ".join(printable.split())[:MAX_WHY].rstrip()
+Frame = Hello | Challenge | Welcome | Refused | Beat | Leave | PeerLost | AllLeft | Ask | Answer | Report | Ordered
 
 
 def encode(frame: Frame) -> bytes:
     """One line; a reason that would make it too long loses its tail."""
-    values = _values(frame)
+    values = values_of(frame) if isinstance(frame, Report | Ordered) else _values(frame)
     long = "words" if isinstance(frame, Answer) else "why"
     while len(line := _line(values)) > MAX_LINE and values.get(long):
         values[long] = values[long][: len(values[long]) * 7 // 8].rstrip()
@@ -310,5 +306,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Frame | None]] = {
     "lost": lambda raw: PeerLost(_rank(raw.get("rank")), _code(raw.get("code")), _why(raw)),
     "left": _all_left,
     "ask": lambda raw: Ask(*_question(raw)),
+    "report": report_of,
+    "order": order_of,
     "answer": lambda raw: Answer(*_question(raw), plain(text(raw.get("words"), MAX_LINE))),
 }

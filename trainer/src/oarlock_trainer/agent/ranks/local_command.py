@@ -47,7 +47,7 @@ class LocalCommand:
     """
 
     name = "the command"
-    tells_phases = tells_failures = has_steady_steps = can_check_collective = False
+    tells_phases = tells_failures = has_steady_steps = can_check_collective = can_start_anew = False
     torch_cuda = ""  # it has a torch of its own, or none
 
     def __init__(
@@ -140,6 +140,12 @@ class LocalCommand:
         """End its process group now; what it has put into groups of its own, the agent inherits and ends."""
         if self._process:
             children.kill(self._process.pid)
+
+    def clear(self) -> None:
+        """Never asked for: it can't start anew."""
+
+    def forget(self) -> None:
+        """Never asked for either."""
 
     def received(self) -> list[Message]:
         """That it is ready, that it was started, what it tells by webhooks, and how it ended."""

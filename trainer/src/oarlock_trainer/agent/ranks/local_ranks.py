@@ -41,7 +41,7 @@ class LocalRanks:
 
     name = ""
     inbox: Inbox | None = None
-    tells_phases = tells_failures = has_steady_steps = can_check_collective = True
+    tells_phases = tells_failures = has_steady_steps = can_check_collective = can_start_anew = True
 
     def __init__(
         self,
@@ -136,6 +136,17 @@ class LocalRanks:
         """End host and ranks now: the kernel kills the ranks with their host."""
         if self.host_pid is not None:
             children.kill(self.host_pid)
+
+    def clear(self) -> None:
+        """The host stays, with all that it has imported."""
+        self._order({"do": "clear"})
+
+    def forget(self) -> None:
+        """Their output, stacks and dumps."""
+        self._stdout.forget()
+        self._stderr.forget()
+        self._stacks.forget()
+        self._recorder.forget()
 
     def received(self) -> list[Message]:
         """Everything told since the last call, in order. Never blocks."""

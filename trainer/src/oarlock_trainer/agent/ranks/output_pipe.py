@@ -51,6 +51,13 @@ class OutputPipe:
             written = written[-KEPT:].partition(b"\n")[2]
         return written.decode(errors="replace")
 
+    def forget(self) -> None:
+        """Remember only what is written from now on."""
+        self._take()
+        with self._lock:
+            self._chunks.clear()
+            self._kept = 0
+
     def close_here(self) -> None:
         """Leave writing to the others: the pipe then ends with the last of them. May be repeated."""
         if not self._closed_here:

@@ -42,6 +42,8 @@ class Ranks(Protocol):
     """Whether a hang can be learned from its steps; if not, only a job's hangSeconds says what one is."""
     can_check_collective: bool
     """Whether it does the collective check of spec.preflight."""
+    can_start_anew: bool
+    """Whether `clear` leaves what can be started again."""
 
     @property
     def torch_cuda(self) -> str:
@@ -82,6 +84,12 @@ class Ranks(Protocol):
 
     def kill(self) -> None:
         """End all now."""
+
+    def clear(self) -> None:
+        """End those that are left; HostEvent.CLEARED says when that is done. Then `forget`, and `start` anew."""
+
+    def forget(self) -> None:
+        """Know nothing any more of what they have written until now."""
 
     def received(self) -> list[Message]:
         """Everything told since the last call, in order. Never blocks."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.agent.rounds.model import Fault, Order, Round, Seat, Wanted
+from oarlock_trainer.agent.rounds.model import FIRST, Fault, Order, Round, Seat, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,8 @@ class Ended:
 class Leader:
     """The rounds of one attempt, as rank 0's agent leads them. `term` is the incarnation of its pod, from 1 on.
 
-    `order` is what is told to every member, `ended` what happened to the rounds before (for the operator's books).
+    The first round of the first leader runs from the start: members begin it by themselves. `order` is what is told to every
+    member, `ended` what happened to the rounds before (for the operator's books).
     """
 
     def __init__(self, *, term: int, nodes: int, limits: Limits, now: float) -> None:
@@ -43,10 +44,15 @@ class Leader:
         self._since = now
         self._step = -1
         self._fruitless = 0
+        self._troubled_at: float | None = None
         self._seats: dict[int, Seat] = {}
         self._unpromised_at = now
         """When a member was heard last that had not yet promised to follow this leader, and no earlier one."""
         self.order = Order(Round(term, 0), Wanted.STAND_BY, why="the gang gathers")
+        if term == FIRST.term:
+            self.order = Order(FIRST, Wanted.TRAIN)
+        self._end: Ended | None = None
+        """Of the newest round, while the gang stands by after it."""
         self.ended: list[Ended] = []
         self.deposed = False
         """A member follows a later leader: this one's pod is to end, and says nothing to anybody."""
@@ -65,6 +71,11 @@ class Leader:
             known.report, known.heard_at = report, now
         if report.round.term < self.order.round.term:
             self._unpromised_at = now
+        # Whoever lost a peer says nothing about why: a reason that comes after it counts more.
+        end, fault = self._end, report.fault
+        better = fault and fault.code != ExitCode.PEER_LOST and end and end.fault.code == ExitCode.PEER_LOST
+        if end and fault and better and report.round == end.round:
+            self._end = Ended(end.round, report.rank, fault, end.step)
         return ""
 
     def heard(self, rank: int) -> int:
@@ -81,6 +92,11 @@ class Leader:
         elif self.order.wanted is Wanted.STAND_BY:
             self._gather(now)
 
+    @property
+    def standing_by_for(self) -> Ended | None:
+        """How the newest round ended, while the gang stands by after it."""
+        return self._end
+
     def missing(self, now: float) -> dict[int, str]:
         """Rank -> why the next round can't start with it yet; empty when the gang is whole."""
         return {rank: why for rank in range(self._nodes) if (why := self._lacks(rank, now))}
@@ -88,21 +104,25 @@ class Leader:
     # While a round runs
 
     def _watch(self, now: float) -> None:
-        if all(seat.report.finished and seat.report.round == self.order.round for seat in self._seats.values()):
+        finished = [seat.report.round == self.order.round for seat in self._seats.values() if seat.report.finished]
+        if len(finished) == self._nodes and all(finished):
             self._leave(0, "all ranks are done")
             return
         troubles = list(self._troubles(now))
         if not troubles:
             return
-        # Whoever lost a peer says nothing about why: a reason of its own comes first.
+        self._troubled_at = now if self._troubled_at is None else self._troubled_at
         rank, fault = min(troubles, key=lambda trouble: trouble[1].code == ExitCode.PEER_LOST)
+        if fault.code == ExitCode.PEER_LOST and now - self._troubled_at < self._limits.settle:
+            return
         self._end_round(rank, fault, now)
+        self._gather(now)
 
     def _troubles(self, now: float) -> Iterator[tuple[int, Fault]]:
-        for rank, agent in enumerate(self.order.members):
-            seat = self._seats[rank]
+        members = self.order.members
+        for rank, seat in self._seats.items():
             silent = now - seat.heard_at
-            if seat.report.agent != agent:
+            if seat.report.agent != members[rank] if members else seat.report.incarnation > 1:
                 yield rank, Fault(ExitCode.PEER_LOST, f"the pod of rank {rank} was replaced")
             elif seat.report.fault and seat.report.round == self.order.round:
                 yield rank, seat.report.fault
@@ -111,22 +131,24 @@ class Leader:
 
     def _end_round(self, rank: int, fault: Fault, now: float) -> None:
         reached = max((seat.report.step for seat in self._seats.values()), default=-1)
-        self.ended.append(Ended(self.order.round, rank, fault, reached))
         self._fruitless = 0 if reached > self._step else self._fruitless + 1
         self._step = max(reached, self._step)
-        if fault.code in FOR_ALL:
-            self._leave(fault.code, fault.why)
-        elif self._fruitless >= self._limits.fruitless:
-            self._leave(fault.code, f"{self._fruitless} rounds in a row finished no step; the last: {fault.why}")
-        else:
-            self.order = Order(self.order.round, Wanted.STAND_BY, why=fault.why)
-            self._since = now
+        self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached), None
+        self.order = Order(self.order.round, Wanted.STAND_BY, why=fault.why)
+        self._since = now
 
     # Between rounds
 
     def _gather(self, now: float) -> None:
+        fault = self._end.fault if self._end else None
+        if fault and fault.code in FOR_ALL:
+            self._leave(fault.code, fault.why)
+            return
         missing = self.missing(now)
-        if not missing:
+        if fault and not missing and self._fruitless >= self._limits.fruitless:
+            self._leave(fault.code, f"{self._fruitless} rounds in a row finished no step; the last: {fault.why}")
+        elif not missing:
+            self._book_end()
             members = tuple(self._seats[rank].report.agent for rank in range(self._nodes))
             self.order = Order(self.order.round.next, Wanted.TRAIN, members, self._newest_step(), why=self.order.why)
             self._since = now
@@ -163,6 +185,11 @@ class Leader:
         if seat.report.incarnation == 1 or seat.report.follows_the_dead:
             return False
         return now - max(seat.known_since, self._unpromised_at) <= self._limits.lease + self._limits.silence
+
+    def _book_end(self) -> None:
+        if self._end:
+            self.ended.append(self._end)
+            self._end = None
 
     def _leave(self, code: int, why: str) -> None:
         self.order = Order(self.order.round, Wanted.LEAVE, code=code, why=why)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.agent.rounds.model import NONE, Fault, Kill, Leave, Order, Report, Start, Wanted
+from oarlock_trainer.agent.rounds.model import FIRST, NONE, Fault, Kill, Leave, Order, Report, Start, Wanted
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.rounds.model import Action, Limits
@@ -40,9 +40,18 @@ class Member:
 
     # What happens in this pod
 
+    def begins(self) -> bool:
+        """Whether this pod's ranks start the first round now: nobody needs to be asked, for nothing was before it."""
+        told = self._newest is not None and self._newest.place > (FIRST, Wanted.TRAIN)
+        if told or self._round >= FIRST or self._incarnation > 1:
+            return False
+        self._round, self.running = FIRST, True
+        return True
+
     def failed(self, fault: Fault) -> list[Action]:
-        """A rank ended, or must end: the whole node's do. The first reason of a round is kept."""
-        self._fault = self._fault or fault
+        """A rank ended, or must end: the whole node's do. The first reason of a round is kept, but for a victim's."""
+        if self._fault is None or self._fault.code == ExitCode.PEER_LOST:
+            self._fault = fault
         return [Kill(fault.why)] if self.running else []
 
     def gone(self) -> None:

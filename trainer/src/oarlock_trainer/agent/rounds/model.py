@@ -28,6 +28,8 @@ class Round:
 
 NONE = Round(0, 0)
 """Before the first."""
+FIRST = Round(1, 1)
+"""The one that each pod of a new attempt starts by itself: as soon as it is able, and told of no other."""
 
 
 class Wanted(IntEnum):
@@ -43,8 +45,9 @@ class Wanted(IntEnum):
 class Order:
     """What every member shall do. Orders only grow: one that is smaller than an earlier one is late, and void.
 
-    `members` are the agents that train, in the order of their ranks; `step` is the one to resume from memory (None: from the
-    newest checkpoint). `code` and `why` are what to leave with, or why there is a round after another one.
+    `members` (none for the first round) are the agents that train, in the order of their ranks; `step` is the one to resume
+    from memory (None: from the newest checkpoint). `code` and `why` are what to leave with, or why there is a round after
+    another one.
     """
 
     round: Round
@@ -97,10 +100,12 @@ class Report:
 class Limits:
     """Seconds, and rounds.
 
-    `lease`: a member that has no answer to anything it sent within so long kills its ranks. `kill`: what that takes at most.
-    `patience`: how long a gang waits to be whole again. `fruitless`: rounds in a row that finish no step.
+    `settle`: what others get to name a cause, while all that is known is that somebody lost a peer. `lease`: a member that
+    has no answer to anything it sent within so long kills its ranks. `kill`: what that takes at most. `patience`: how long a
+    gang waits to be whole again. `fruitless`: rounds in a row that finish no step.
     """
 
+    settle: float = 1.0
     lease: float = 5.0
     kill: float = 2.0
     patience: float = 300.0
@@ -139,7 +144,7 @@ Action = Start | Kill | Leave
 
 @dataclass
 class Seat:
-    """A rank's place in the gang, as its leader knows it: the newest report, when it came, and when the first of its agent did."""
+    """A rank's place in the gang, as its leader knows it: the newest report, when it came, and the first of its agent."""
 
     report: Report
     heard_at: float

@@ -94,6 +94,10 @@ class SlowRankInquiry:
         if self._said and answer.name == str(self._rank):
             self._tell(answer.words or _NO_ANSWER)
 
+    def forget(self) -> None:
+        """The ranks are gone, and with them what was looked for."""
+        self._said, self._rank, self._first, self._deadline = "", -1, None, math.inf
+
     def advance(self, now: float) -> None:
         """Take the second look when it is due; do without an answer that does not come."""
         if now < self._deadline:

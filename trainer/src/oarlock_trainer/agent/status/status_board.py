@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.figures import parse_line
+from oarlock_api.contract.figures import Figures, parse_line
 from oarlock_api.contract.status import (
     Degradation,
     PodPhase,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.contract.health import Health
     from oarlock_api.contract.requests import Answered, Drill
+    from oarlock_api.contract.rounds import RoundEnd
     from oarlock_trainer.runtime.assignment import Pod
     from oarlock_trainer.runtime.channel import Message
 
@@ -66,6 +67,22 @@ class StatusBoard:
     def note(self, message: str) -> None:
         """Show a sentence in /status until the next one."""
         self._set(message=message)
+
+    def begin_round(self, number: int, ends: tuple[RoundEnd, ...]) -> None:
+        """Show the newest round, and how those before it ended."""
+        self._set(round=number, rounds=ends)
+
+    def start_anew(self, message: str) -> None:
+        """The ranks are gone and begin again: what they told is over, but for what outlives them."""
+        self._set(
+            phase=PodPhase.STARTING,
+            message=message,
+            figures=Figures(),
+            step_seconds={},
+            resumed_from_step=None,
+            degraded={},
+            slow_pod=None,
+        )
 
     def check(self, check: PreflightCheck) -> None:
         """Show how a check before the start stands, in the place where it stood before."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
-from oarlock_trainer.agent.rounds.model import Fault, Kill, Leave, Limits, Order, Round, Start
+from oarlock_trainer.agent.rounds.model import FIRST, Fault, Kill, Leave, Limits, Order, Round, Start
 
 TICK = 0.1
 LIMITS = Limits(lease=2.0, kill=0.5, patience=60.0, fruitless=3)
@@ -30,6 +30,8 @@ class Pod:
     member: Member
     leader: Leader | None
     beat_at: float
+    begins_at: float
+    """When it is able to train."""
     alive: bool = True
     there: bool = True
     isolated: bool = False
@@ -135,6 +137,10 @@ class World:
             self._do(pod, pod.member.turn(self.now))
             if pod.leader and pod.alive:
                 self._lead(pod)
+            if pod.alive and self.now >= pod.begins_at:
+                pod.member.able = True
+                if pod.member.begins():
+                    pod.ranks = FIRST
             if pod.alive and self.now >= pod.beat_at:
                 pod.beat_at = self.now + BEAT
                 self._report(pod)
@@ -161,9 +167,11 @@ class World:
             now=self.now,
             follows_the_dead=follows_the_dead,
         )
-        member.able = True
         leader = Leader(term=incarnation, nodes=self.nodes, limits=LIMITS, now=self.now) if rank == 0 else None
-        self.pods.append(Pod(rank, incarnation, agent, member, leader, self.now + self._random.uniform(0, BEAT)))
+        begins_at = self.now + self._random.choice([0.0, self._random.uniform(0, 10)] if self.harsh else [0.0])
+        self.pods.append(
+            Pod(rank, incarnation, agent, member, leader, self.now + self._random.uniform(0, BEAT), begins_at)
+        )
 
     def _report(self, pod: Pod) -> None:
         """To the leader of the name that all know; an older leader is reached by those who are cut off with nobody else."""

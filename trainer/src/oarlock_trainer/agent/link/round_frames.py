@@ -1,0 +1,119 @@
+"""Reports and orders of rounds as frames of the link. Pure; like protocol.py, which reads and writes all others.
+
+An order's members are as many as the gang's pods: so each is told only whether it is one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from oarlock_api.contract.wire import integer, text
+from oarlock_trainer.agent.link.words import plain
+from oarlock_trainer.agent.rounds.model import Fault, Order, Report, Round, Wanted
+
+_MOST_HELD = 4
+"""Steps in a member's memory that it tells of: it keeps two."""
+_MOST_PARTS = 16
+"""Node ranks whose parts it has of one."""
+_MAX_STEP = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """An order, as one member is told of it. `yours`: it is one of its members. `heard`: the newest report of it."""
+
+    order: Order
+    yours: bool
+    heard: int
+
+    def to(self, agent: str) -> Order:
+        """The order as this agent is to obey it."""
+        order = self.order
+        members = (agent,) if self.yours else ()
+        return Order(order.round, order.wanted, members, order.step, order.code, order.why)
+
+
+def values_of(frame: Report | Ordered) -> dict[str, Any]:
+    """What the frame says. Who reports is known by the connection."""
+    return _of_report(frame) if isinstance(frame, Report) else _of_order(frame)
+
+
+def _of_report(report: Report) -> dict[str, Any]:
+    fault = report.fault
+    values: dict[str, Any] = {
+        "kind": "report",
+        "sequence": report.sequence,
+        "incarnation": report.incarnation,
+        "round": [report.round.term, report.round.number],
+        "running": report.running,
+        "able": report.able,
+        "finished": report.finished,
+        "step": report.step,
+        "held": [[step, list(parts)] for step, parts in report.held[:_MOST_HELD]],
+        "followsTheDead": report.follows_the_dead,
+    }
+    return values | ({"code": fault.code, "why": plain(fault.why)} if fault else {})
+
+
+def report_of(raw: dict[str, Any]) -> Report | None:
+    """The report in a frame, of rank -1 and no agent; None where it is none."""
+    sequence, incarnation = integer(raw.get("sequence")), integer(raw.get("incarnation"))
+    round_, step, code = _round(raw.get("round")), integer(raw.get("step")), integer(raw.get("code"))
+    if sequence is None or incarnation is None or round_ is None or step is None:
+        return None
+    fault = Fault(code, plain(text(raw.get("why"), 1024))) if code is not None and 0 < code < 256 else None
+    return Report(
+        rank=-1,
+        agent="",
+        incarnation=incarnation,
+        sequence=sequence,
+        round=round_,
+        running=raw.get("running") is not False,
+        able=raw.get("able") is True,
+        finished=raw.get("finished") is True,
+        fault=fault,
+        step=min(step, _MAX_STEP),
+        held=_held(raw.get("held")),
+        follows_the_dead=raw.get("followsTheDead") is True,
+    )
+
+
+def _of_order(ordered: Ordered) -> dict[str, Any]:
+    order = ordered.order
+    return {
+        "kind": "order",
+        "round": [order.round.term, order.round.number],
+        "wanted": int(order.wanted),
+        "yours": ordered.yours,
+        "heard": ordered.heard,
+        "step": order.step,
+        "code": order.code,
+        "why": plain(order.why),
+    }
+
+
+def order_of(raw: dict[str, Any]) -> Ordered | None:
+    """The order in a frame, or None."""
+    round_, wanted, heard = _round(raw.get("round")), integer(raw.get("wanted")), integer(raw.get("heard"))
+    code = integer(raw.get("code"))
+    if round_ is None or wanted not in list(Wanted) or code is None or not 0 <= code < 256:
+        return None
+    why = plain(text(raw.get("why"), 1024))
+    order = Order(round_, Wanted(wanted), step=integer(raw.get("step")), code=code, why=why)
+    return Ordered(order, yours=raw.get("yours") is True, heard=heard or 0)
+
+
+def _round(raw: object) -> Round | None:
+    numbers = [integer(one) for one in raw] if isinstance(raw, list) and len(raw) == 2 else []
+    term, number = numbers if len(numbers) == 2 else (None, None)
+    return Round(term, number) if term is not None and number is not None and term >= 0 and number >= 0 else None
+
+
+def _held(raw: object) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    found = []
+    for pair in raw[:_MOST_HELD] if isinstance(raw, list) else ():
+        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], list) and integer(pair[0]) is not None:
+            ranks = [integer(one) for one in pair[1][:_MOST_PARTS]]
+            found.append((integer(pair[0]) or 0, tuple(rank for rank in ranks if rank is not None)))
+    return tuple(found)

@@ -1,0 +1,158 @@
+"""Rounds in a living agent: the pure machines of member and leader, the gang link between them, and the books.
+
+    rounds.begins()               the ranks' first round is due, or may be
+    rounds.failed(code, why)      this pod's ranks ended, or hang: the gang stands by, and starts anew
+    rounds.cleared()              none of them is left
+    rounds.hear(news)             what came over the link
+    rounds.turn(now)              what is to be done: Start, Kill, Leave
+
+Without recovery.inPlace all of this is silent, and each fault ends the pod. Of this protocol only what restarts ranks inside
+living pods is used: whoever loses a pod, or its agent, leaves (the link says so), and a new attempt follows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.exit_codes import FailureClass, failure_class
+from oarlock_api.contract.rounds import MAX_ROUNDS, InPlace, RoundEnd
+from oarlock_trainer.agent.link.round_frames import Ordered
+from oarlock_trainer.agent.rounds.leader import Leader
+from oarlock_trainer.agent.rounds.member import Member
+from oarlock_trainer.agent.rounds.model import FIRST, Fault, Limits, Order, Report
+from oarlock_trainer.agent.verdict import is_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oarlock_api.contract.status import PodStatus
+    from oarlock_trainer.agent.link.gang_link import GangLink
+    from oarlock_trainer.agent.rounds.model import Action
+    from oarlock_trainer.runtime.assignment import Assignment
+
+_IN_PLACE = frozenset({FailureClass.APPLICATION, FailureClass.HANG, FailureClass.PEER_LOST})
+"""What new processes may well mend. Whatever blames a GPU, a node, storage or the job itself is the operator's to decide."""
+_LIMITS = Limits(lease=math.inf, patience=30.0)
+"""The link itself judges silence, and ends the pod. A rank that can't be killed for half a minute is stuck in the kernel."""
+
+
+class GangRounds:
+    """Of one agent. Only the main thread may use it."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        link: GangLink,
+        *,
+        can_start_anew: bool,
+        books: Callable[[int, tuple[RoundEnd, ...]], None],
+        timestamp: Callable[[], str],
+        now: float,
+    ) -> None:
+        """`books` takes the number of the newest round and how those before it ended."""
+        pod, job = assignment.pod, assignment.job
+        self._link, self._books, self._timestamp = link, books, timestamp
+        self._active = can_start_anew and job.recovery.in_place == InPlace.AUTO
+        self._rank, self._agent = pod.rank, link.agent or "0"
+        self._member = Member(rank=pod.rank, agent=self._agent, incarnation=1, limits=_LIMITS, now=now)
+        self._leader = Leader(term=FIRST.term, nodes=job.nodes, limits=_LIMITS, now=now) if pod.rank == 0 else None
+        self._order: Order | None = None
+        """The newest that was told to the others."""
+        self._reported: Report | None = None
+        self._actions: list[Action] = []
+        self._ends: tuple[RoundEnd, ...] = ()
+        self._faulty_since: float | None = None
+
+    def stays(self, code: int) -> bool:
+        """Whether ranks that end so start anew in this pod, as far as this agent knows."""
+        return self._active and is_failure(code) and failure_class(code) in _IN_PLACE
+
+    def give_up(self) -> None:
+        """There is no further round: somebody leaves, in peace or not."""
+        self._active = False
+
+    def begins(self) -> bool:
+        """Whether the ranks of the first round start now: all is imported and checked."""
+        if not self._active:
+            return True
+        self._member.able = True
+        return self._member.begins()
+
+    def failed(self, code: int, why: str) -> None:
+        """This pod's ranks ended, must end, or hang: whoever says so sees to their end. May be told again, and better."""
+        self._member.failed(Fault(code, why))
+
+    def cleared(self) -> None:
+        """No process of the ranks is left."""
+        self._member.gone()
+
+    def hear(self, news: Report | Ordered, now: float) -> None:
+        """Take in what another agent says."""
+        if not self._active:
+            return
+        if isinstance(news, Ordered):
+            self._actions += self._member.hear(news.to(self._agent), news.heard, now)
+        elif self._leader:
+            self._leader.hear(news, now)
+
+    def turn(self, now: float, status: PodStatus) -> list[Action]:
+        """Tell the others what is new here, lead where this is rank 0's agent, and return what this one is to do."""
+        if not self._active:
+            return []
+        self._member.step = max(self._member.step, -1 if status.figures.step is None else status.figures.step)
+        self._report(now)
+        if self._leader:
+            self._lead(self._leader, now)
+            self._keep_books(self._leader, status, now)
+        actions, self._actions = self._actions, []
+        return actions
+
+    def _report(self, now: float) -> None:
+        report = self._member.report(now)
+        # What is the same but for its number and the step that training has reached is no news.
+        told = replace(report, sequence=0, step=0)
+        if told == self._reported:
+            return
+        self._reported = told
+        if self._leader:
+            self._leader.hear(report, now)
+        else:
+            self._link.report(report)
+
+    def _lead(self, leader: Leader, now: float) -> None:
+        leader.turn(now)
+        order = leader.order
+        if order is self._order:
+            return
+        self._order = order
+        members = range(len(order.members))  # as long as all train or none
+        self._link.order(lambda rank: Ordered(order, yours=rank in members, heard=leader.heard(rank)))
+        self._actions += self._member.hear(order, leader.heard(self._rank), now)
+
+    def _keep_books(self, leader: Leader, status: PodStatus, now: float) -> None:
+        if leader.standing_by_for and self._faulty_since is None:
+            self._faulty_since = now
+        while leader.ended:
+            ended = leader.ended.pop(0)
+            end = RoundEnd(
+                number=ended.round.number,
+                ended_at=self._timestamp(),
+                rank=ended.rank,
+                code=ended.fault.code,
+                why=ended.fault.why,
+                step=ended.step if ended.step >= 0 else None,
+            )
+            self._ends = (*self._ends, end)[-MAX_ROUNDS:]
+            self._books(leader.order.round.number, self._ends)
+        last = self._ends[-1] if self._ends else None
+        stepped = status.round == leader.order.round.number and status.figures.step is not None
+        if last and self._faulty_since is not None and not leader.standing_by_for and stepped:
+            down = round(now - self._faulty_since, 3)
+            self._faulty_since = None
+            self._ends = (
+                *self._ends[:-1],
+                replace(last, resumed_step=status.resumed_from_step or 0, down_seconds=down),
+            )
+            self._books(leader.order.round.number, self._ends)

@@ -1,0 +1,161 @@
+"""Real agents whose ranks start anew inside them: what new processes may mend ends no pod."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_process import Agent, eventually, lives
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def in_place(agent: Agent) -> Agent:
+    agent.job["recovery"] = {"inPlace": "Auto"}
+    return agent
+
+
+@pytest.fixture
+def lone(agent: Agent) -> Agent:
+    """One node with two ranks."""
+    agent.job["nodes"] = 1
+    return in_place(agent)
+
+
+@pytest.fixture
+def gang(tmp_path: Path) -> Iterator[list[Agent]]:
+    """Two nodes, each with two ranks."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    agents = []
+    for rank in range(2):
+        (tmp_path / str(rank)).mkdir()
+        agent = in_place(Agent(tmp_path / str(rank)))
+        agent.job["ports"]["link"] = port
+        agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+        agents.append(agent)
+    yield agents
+    for agent in agents:
+        agent.end()
+
+
+def linked(gang: list[Agent], program: str = "trains_until_told") -> list[int]:
+    """Start all, wait until their ranks run and the link stands; the ranks' pids."""
+    for agent in gang:
+        agent.start(program)
+    stands = "the gang link to rank 0 stands"
+    eventually(lambda: any(line.get("message") == stands for line in gang[-1].log()), stands)
+    return [agent.rank_pid(2 * node + local) for node, agent in enumerate(gang) for local in range(2)]
+
+
+def in_round(agent: Agent, number: int) -> dict[str, Any]:
+    """The agent's status once that round's first rank trains."""
+
+    def trains() -> dict[str, Any] | None:
+        status = agent.status()
+        return status if status.get("round") == number and status["step"] is not None else None
+
+    found: dict[str, Any] = eventually(trains, f"a step of round {number}")
+    return found
+
+
+def renewed(agents: list[Agent], before: list[int]) -> list[int]:
+    """The pids of all ranks, once none is of those before."""
+
+    def pids() -> list[int]:
+        now = [agent.rank_pid(2 * node + local) for node, agent in enumerate(agents) for local in range(2)]
+        return now if not set(now) & set(before) else []
+
+    found: list[int] = eventually(pids, "ranks that are new")
+    return found
+
+
+def test_a_rank_that_is_killed_costs_its_pod_nothing_but_its_ranks(lone: Agent) -> None:
+    before = linked_alone(lone)
+    os.kill(before[0], signal.SIGKILL)
+    status = in_round(lone, 2)
+    (end,) = status["rounds"]
+    assert (end["number"], end["rank"], end["code"], end["step"]) == (1, 0, 137, 101)
+    assert "rank 0 was killed by SIGKILL" in end["why"]
+    renewed([lone], before)
+    assert not any(map(lives, before))
+    lone.mark("finish")
+    assert lone.wait() == 0
+
+
+def linked_alone(agent: Agent) -> list[int]:
+    agent.start("trains_until_told")
+    eventually(lambda: agent.status()["checkpoint"], "a checkpoint")
+    return [agent.rank_pid(0), agent.rank_pid(1)]
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["of rank 0's node", "of another node"])
+def test_a_rank_that_is_killed_starts_all_ranks_of_the_gang_anew(gang: list[Agent], victim: int) -> None:
+    before = linked(gang)
+    os.kill(before[2 * victim + 1], signal.SIGKILL)
+    (end,) = in_round(gang[0], 2)["rounds"]
+    assert (end["rank"], end["code"]) == (victim, 137)
+    renewed(gang, before)
+    assert not any(map(lives, before))
+    for agent in gang:
+        agent.mark("finish")
+    assert [agent.wait() for agent in gang] == [0, 0]
+
+
+def test_books_say_what_the_next_round_began_with_and_how_long_it_took(lone: Agent) -> None:
+    before = linked_alone(lone)
+    os.kill(before[0], signal.SIGKILL)
+    (end,) = eventually(
+        lambda: [end for end in lone.status().get("rounds", ()) if end["downSeconds"] is not None],
+        "a step of the next round",
+    )
+    assert end["resumedStep"] == 100
+    assert end["downSeconds"] > 0
+
+
+def test_rounds_that_finish_no_further_step_end_in_the_pods_end_with_the_last_reason(lone: Agent) -> None:
+    lone.start("first_rank_is_killed")
+    assert lone.wait() == 137
+    report = lone.report()
+    assert "rank 0 was killed by SIGKILL" in report["summary"]
+    assert len([line for line in lone.log() if str(line.get("message")).startswith("round ")]) == 2
+
+
+def test_what_the_job_itself_does_wrong_ends_the_pod_at_once(lone: Agent) -> None:
+    lone.start("culprit_after_its_victim")
+    assert lone.wait() == 85
+    assert lone.report()["firstErrorRank"] == 1
+
+
+def test_sigterm_ends_a_gang_whose_ranks_started_anew_as_any_other(lone: Agent) -> None:
+    lone.start("saves_when_asked")
+    before = [lone.rank_pid(0), lone.rank_pid(1)]
+    os.kill(before[0], signal.SIGKILL)
+    renewed([lone], before)
+    lone.send(signal.SIGTERM)
+    assert lone.wait() == 86
+
+
+def test_an_agent_that_vanishes_still_ends_the_gang(gang: list[Agent]) -> None:
+    linked(gang)
+    gang[1].send(signal.SIGKILL)
+    assert gang[0].wait() == 82
+
+
+def test_a_storage_that_fails_ends_the_gang(gang: list[Agent]) -> None:
+    linked(gang, "storage_fails_when_told")
+    gang[1].mark("fail")
+    assert [agent.wait() for agent in gang] == [82, 84]
+
+
+def test_a_rank_that_hangs_is_killed_with_its_gang_and_its_stacks_are_kept(lone: Agent) -> None:
+    lone.job["recovery"] |= {"hangSeconds": 1}
+    lone.start("trains_until_told")
+    (end,) = in_round(lone, 2)["rounds"]
+    assert end["code"] == 83
