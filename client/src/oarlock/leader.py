@@ -6,6 +6,7 @@ pod whose program may be anything: it is bounded, and pictures are pictures by t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,15 @@ from oarlock_api.contract.reads import FIGURES_PATH, MAX_BODY, PICTURES_PATH, St
 from oarlock_api.contract.wire import WireError, integer
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 
+Admit = Callable[[int], None]
+"""Is told how many bytes come, before they are read; what it raises ends the reading."""
+FIGURES_SECONDS, INDEX_SECONDS, PICTURE_SECONDS = 10.0, 20.0, 60.0
+"""Of one request; a picture takes the agent up to as long."""
+
+
+def _any(_: int) -> None:
+    """However many."""
+
 
 @dataclass(frozen=True, slots=True)
 class Leader:
@@ -33,31 +43,40 @@ class Leader:
 
     def figures(self, since: int = 0) -> tuple[int, list[StepFigures]]:
         """The attempt, and its figures after a step: those of the last steps, and before them evenly spread ones."""
-        body = self._get(f"{FIGURES_PATH}?since={int(since)}", MAX_BODY)
+        body = self._get(f"{FIGURES_PATH}?since={int(since)}", MAX_BODY, FIGURES_SECONDS)
         try:
             return parse_figures_body(body.decode(errors="replace"))
         except WireError as error:
             raise NotNowError(f"{self.pod} tells no figures: {error}") from error
 
-    def pictures(self) -> str:
+    def pictures(self, admit: Admit = _any) -> str:
         """The index of pictures, as it lies in the output; empty where there is none yet."""
         try:
-            return self._get(f"{PICTURES_PATH}{INDEX}", MOST_INDEX).decode(errors="replace")
+            return self._get(f"{PICTURES_PATH}{INDEX}", MOST_INDEX, INDEX_SECONDS, admit).decode(errors="replace")
         except NotFoundError:
             return ""
 
-    def picture(self, file: str) -> tuple[str, bytes]:
+    def picture(self, file: str, admit: Admit = _any) -> tuple[str, bytes]:
         """The media type and the content of a picture, by its name in the index, or as contract.pictures names it."""
         if not is_picture(file):
             raise NotFoundError(f"{file[:80]!r} is no name of a picture")
-        content = self._get(f"{PICTURES_PATH}{file}", MOST_PICTURE)
+        content = self._get(f"{PICTURES_PATH}{file}", MOST_PICTURE, PICTURE_SECONDS, admit)
         media_type = kind(content)
         if media_type is None:
             raise NotFoundError(f"{file} is no picture")
         return media_type, content
 
-    def _get(self, path: str, most: int) -> bytes:
-        return get(self.cluster, path, namespace=self.namespace, pod=self.pod, port=self.port, most=most)
+    def _get(self, path: str, most: int, seconds: float, admit: Admit = _any) -> bytes:
+        return get(
+            self.cluster,
+            path,
+            namespace=self.namespace,
+            pod=self.pod,
+            port=self.port,
+            most=most,
+            seconds=seconds,
+            admit=admit,
+        )
 
 
 def find_leader(cluster: Cluster, *, namespace: str, job: str, uid: str) -> Leader:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from oarlock.cluster import Cluster
@@ -30,9 +30,19 @@ _LENGTH = re.compile(rb"^content-length: *([0-9]{1,12}) *\r?$", re.IGNORECASE | 
 
 
 def get(
-    cluster: Cluster, path: str, *, namespace: str, pod: str, port: int, most: int, seconds: float = SECONDS
+    cluster: Cluster,
+    path: str,
+    *,
+    namespace: str,
+    pod: str,
+    port: int,
+    most: int,
+    seconds: float = SECONDS,
+    admit: Callable[[int], None] = lambda _: None,
 ) -> bytes:
     """The body of a pod's answer, of at most so many bytes. `path` is one of this program's own, quoted.
+
+    `admit` is told how many bytes come, before they are read; what it raises ends the connection.
 
     Raises OarlockError; NotFoundError where the pod has no such path, NotNowError where it gives no answer.
     """
@@ -44,7 +54,9 @@ def get(
     except ForbiddenError as error:
         raise ForbiddenError(f"{error} (`create` and `get` of `pods/portforward`)") from error
     try:
-        status, body = _answer(socket, f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode(), most, until, pod)
+        status, body = _answer(
+            socket, f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode(), most, until, pod, admit
+        )
     finally:
         socket.shutdown()
     words = " ".join(body[:300].decode(errors="replace").split())
@@ -55,7 +67,14 @@ def get(
     return body
 
 
-def _answer(socket: WebSocket, request: bytes, most: int, until: float, pod: str) -> tuple[int, bytes]:
+def _answer(  # noqa: PLR0917 - one question's
+    socket: WebSocket,
+    request: bytes,
+    most: int,
+    until: float,
+    pod: str,
+    admit: Callable[[int], None] = lambda _: None,
+) -> tuple[int, bytes]:
     """The status and the body. Raises NoClusterError, NotNowError."""
     said = bytearray()
     body, end = 0, MOST_HEAD
@@ -67,6 +86,7 @@ def _answer(socket: WebSocket, request: bytes, most: int, until: float, pod: str
             told = _LENGTH.search(said, 0, body)
             if not told or int(told[1]) > most:
                 raise NotNowError(f"the answer of {pod} is longer than {most:,} bytes, or does not say how long it is")
+            admit(int(told[1]))
             end = body + int(told[1])
         if len(said) >= end:
             break

@@ -1,0 +1,106 @@
+"""Bytes of large answers, within one bound: those that are read or sent now, and those that are kept to be sent again.
+
+A pod has so much memory, and a picture of 32 MiB that is read stands there twice. Who finds no room waits a little; what is
+kept gives way to what is read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Any
+
+from oarlock.errors import NotNowError
+from oarlock.web.busy import BusyError
+
+MOST_BYTES = 192 * 2**20
+"""Of all. The chart gives the pod 512 MiB; lists, logs and Python itself had 110 MiB with ten viewers (docs/page.md)."""
+MOST_KEPT = 64 * 2**20
+WAIT_SECONDS = 5.0
+"""For others' end: so long a thread of the server stands still."""
+
+
+class Budget:
+    """Used by any thread."""
+
+    def __init__(self, most: int = MOST_BYTES, *, most_kept: int = MOST_KEPT) -> None:
+        self._most, self._most_kept = most, most_kept
+        self._changed = threading.Condition()
+        self._taken = self._kept_bytes = 0
+        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+
+    @property
+    def used(self) -> int:
+        """Bytes that are taken or kept; never more than the bound."""
+        with self._changed:
+            return self._taken + self._kept_bytes
+
+    def share(self) -> Share:
+        """A share of nothing yet."""
+        return Share(self)
+
+    def keep(self, key: Hashable, value: Any, size: int) -> None:
+        """Keep what somebody may ask for again, as long as there is room; what was asked for longest ago goes first."""
+        with self._changed:
+            self._drop(key)
+            if size > min(self._most_kept, self._most - self._taken):
+                return
+            while self._kept_bytes + size > self._most_kept:
+                self._drop(next(iter(self._kept)))
+            self._make_room(size)
+            self._kept[key] = value, size
+            self._kept_bytes += size
+
+    def kept(self, key: Hashable) -> Any:
+        """What was kept, None where it is not there any more."""
+        with self._changed:
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key][0]
+
+    def close(self) -> None:
+        """Keep nothing."""
+        with self._changed:
+            self._kept.clear()
+            self._kept_bytes = 0
+
+    def take(self, more: int) -> None:
+        """For Share: take so many bytes, or give some back. Raises as Share.resize."""
+        with self._changed:
+            if more > self._most:
+                raise NotNowError(
+                    f"this takes {more >> 20} MiB of memory, and the page's server has {self._most >> 20} MiB for all: "
+                    "look at it in the job's output"
+                )
+            if more > 0:
+                if not self._changed.wait_for(lambda: self._taken + more <= self._most, WAIT_SECONDS):
+                    raise BusyError("others read large pictures just now: try again in some seconds")
+                self._make_room(more)
+            self._taken += more
+            self._changed.notify_all()
+
+    def _make_room(self, size: int) -> None:
+        while self._kept and self._taken + self._kept_bytes + size > self._most:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: Hashable) -> None:
+        self._kept_bytes -= self._kept.pop(key, (None, 0))[1]
+
+
+class Share:
+    """What one answer takes of a budget. Used by one thread at a time."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._size = 0
+
+    def resize(self, size: int) -> None:
+        """Take so many bytes instead of those before. Raises BusyError where others have them, NotNowError: too many."""
+        self._budget.take(size - self._size)
+        self._size = size
+
+    def release(self) -> None:
+        """Give all back. May be called again."""
+        self.resize(0)
