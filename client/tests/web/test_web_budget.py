@@ -44,6 +44,15 @@ def test_who_waits_gets_the_room_that_another_gives_back(monkeypatch: pytest.Mon
     assert room.used == 50
 
 
+def test_a_reader_that_was_given_up_takes_nothing_when_it_goes_on() -> None:
+    room = Budget(100)
+    share = room.share()
+    share.release()
+    with pytest.raises(BusyError):
+        share.resize(1)
+    assert room.used == 0
+
+
 def test_what_is_larger_than_all_is_refused_at_once() -> None:
     with pytest.raises(NotNowError, match="the job's output"):
         Budget(100).share().resize(101)

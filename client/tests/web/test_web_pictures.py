@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -14,11 +15,14 @@ from fake_api import FakeApi
 from starlette.testclient import TestClient
 
 from oarlock.errors import ForbiddenError, NotFoundError, NotNowError
+from oarlock.leader import Admit
 from oarlock.report.pictures import Picture
-from oarlock.web import albums
+from oarlock.web import albums, budget, sent
 from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.albums import Album, Albums, Folder
 from oarlock.web.app import build
+from oarlock.web.budget import Budget, Share
+from oarlock.web.busy import BusyError
 from oarlock.web.drawn.pictures import Choice, pictures
 from oarlock.web.mounts import Mount
 from oarlock.web.settings import Settings
@@ -183,10 +187,10 @@ def test_a_folder_gives_pictures_alone_and_none_from_elsewhere(tmp_path: Path) -
     (tmp_path / "validation/step-4").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "validation/step-2/link.png").symlink_to(tmp_path / "elsewhere/x.png")
     (tmp_path / "validation/step-2/page.png").write_text(EVIL)
-    assert Folder(tmp_path).pictures() == ""
+    assert Folder(tmp_path).pictures(print) == ""
     for name in ("step-4/x.png", "step-2/link.png", "step-2/page.png", "step-2/gone.png", "../elsewhere/x.png"):
         with pytest.raises(NotFoundError):
-            Folder(tmp_path).picture(name)
+            Folder(tmp_path).picture(name, print)
 
 
 class Source:
@@ -195,46 +199,74 @@ class Source:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.error: Exception | None = None
+        self.size = 1000
 
-    def pictures(self) -> str:
-        return str(self._answer("index", STEPS))
+    def pictures(self, admit: Admit) -> str:
+        self._answer("index")
+        admit(len(STEPS))
+        return STEPS
 
-    def picture(self, file: str) -> tuple[str, bytes]:
-        self._answer(file, "")
-        return "image/jpeg", b"z" * (albums.MOST_BYTES // 4)
+    def picture(self, file: str, admit: Admit) -> tuple[str, bytes]:
+        self._answer(file)
+        admit(self.size)
+        return "image/jpeg", b"z" * self.size
 
-    def _answer(self, name: str, said: str) -> str:
+    def _answer(self, name: str) -> None:
         self.asked.append(name)
         if self.error:
             raise self.error
-        return said
 
 
-def test_an_index_and_thumbnails_are_asked_for_once_and_whole_pictures_each_time() -> None:
-    source = Source()
-    album = Album(lambda: source, "uid-flux")
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def album(source: Source) -> Album:
+    return Album(lambda: source, "uid-flux", Budget())
+
+
+def test_an_index_and_thumbnails_are_asked_for_once_and_whole_pictures_each_time(source: Source, album: Album) -> None:
     for _ in range(2):
-        assert len(album.steps()) == 3
+        assert len(album.shown().steps) == 3
         album.picture("step-200/thumbs/boat.jpg")
         album.picture("step-200/boat.png")
     assert source.asked == ["index", "step-200/thumbs/boat.jpg", "step-200/boat.png", "step-200/boat.png"]
 
 
-def test_what_is_kept_is_bounded() -> None:
-    source = Source()
-    album = Album(lambda: source, "uid-flux")
-    for number in range(20):
-        album.picture(f"step-{number}/thumbs/boat.jpg")
-    assert album._bytes == sum(len(content) for _, content in album._kept.values()) <= albums.MOST_BYTES
+def test_all_albums_together_keep_no_more_than_the_budget(source: Source) -> None:
+    room = Budget(100_000, most_kept=50_000)
+    for number in range(200):
+        *_, share = Album(lambda: source, "uid-flux", room).picture(f"step-{number}/thumbs/boat.jpg")
+        share.release()
+        assert room.used <= 50_000
     kept = Albums()
     for number in range(2 * albums.MOST_ALBUMS):
-        kept.of("me", number, lambda: album)
+        kept.of("me", number, lambda: Album(lambda: source, "", room))
     assert len(kept._kept) == albums.MOST_ALBUMS
 
 
-def test_what_was_kept_is_shown_no_more_once_the_right_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source()
-    album = Album(lambda: source, "uid-flux")
+def test_a_picture_takes_room_twice_while_it_is_read_and_once_until_it_is_sent(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.0)
+    room = Budget(100_000, most_kept=0)
+    album, source.size = Album(lambda: source, "uid-flux", room), 40_000
+    *_, first = album.picture("step-200/boat.png")
+    assert room.used == 40_000
+    with pytest.raises(BusyError):
+        album.picture("step-200/cat.png")
+    assert room.used == 40_000, "and who was refused takes none"
+    first.release()
+    *_, second = album.picture("step-200/cat.png")
+    second.release()
+    assert room.used == 0
+
+
+def test_what_was_kept_is_shown_no_more_once_the_right_has_gone(
+    source: Source, album: Album, monkeypatch: pytest.MonkeyPatch
+) -> None:
     album.picture("step-200/thumbs/boat.jpg")
     source.error = ForbiddenError("you may not")
     monkeypatch.setattr(albums, "RIGHTS_SECONDS", 0.0)
@@ -242,23 +274,113 @@ def test_what_was_kept_is_shown_no_more_once_the_right_has_gone(monkeypatch: pyt
         album.picture("step-200/thumbs/boat.jpg")
 
 
+def test_what_was_kept_is_shown_no_more_as_soon_as_a_request_was_refused(
+    source: Source, album: Album, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    album.picture("step-200/thumbs/boat.jpg")
+    monkeypatch.setattr(albums, "INDEX_SECONDS", -1.0)
+    source.error = ForbiddenError("you may not")
+    for ask in (lambda: album.shown(-1.0), album.last, lambda: album.picture("step-200/thumbs/boat.jpg")):
+        with pytest.raises(ForbiddenError):
+            ask()
+
+
 def test_another_attempt_is_looked_for_when_a_pod_has_gone() -> None:
     gone, there = Source(), Source()
     found = iter([gone, there])
-    album = Album(lambda: next(found), "uid-flux")
-    album.steps()
+    album = Album(lambda: next(found), "uid-flux", Budget())
+    album.shown()
     gone.error = NotNowError("gone")
-    with pytest.raises(NotNowError):
-        album.picture("step-200/boat.png")
     album.picture("step-200/boat.png")
     assert there.asked == ["step-200/boat.png"]
 
 
+def test_a_gallery_whose_source_is_gone_asks_for_it_once_and_not_for_each_picture(source: Source, album: Album) -> None:
+    album.shown()
+    source.error = NotNowError("gone")
+    with pytest.raises(NotNowError):
+        album.shown(-1.0)
+    asked = len(source.asked)
+    for number in range(5):
+        with pytest.raises(NotNowError):
+            album.picture(f"step-{number}/thumbs/boat.jpg")
+    assert len(source.asked) == asked
+
+
+def test_a_hiccup_of_the_leader_leaves_the_gallery_and_says_of_when_it_is(
+    api: FakeApi, pod: dict[str, bytes], page: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pod
+    before = sources(page.get(PAGE).text)
+    forwarded = "/api/v1/namespaces/default/pods/flux-1-0/portforward"
+    api.refusals[forwarded] = (503, "the kubelet is away")
+    monkeypatch.setattr(albums, "INDEX_SECONDS", -1.0)
+    text = page.get(PAGE).text
+    assert sources(text) == before
+    assert re.search(r"As of \d\d:\d\d:\d\d UTC: the kubelet is away", text)
+    asked = len(api.asked)
+    page.get(PAGE)
+    assert not [path for _, path, _ in api.asked[asked:] if "/pods" in path], "asked again by nobody for ten seconds"
+
+
+def test_pictures_that_find_no_room_are_refused_in_a_sentence_with_when_to_ask_again(
+    pod: dict[str, bytes], page: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod["/validation/step-200/boat-1024x512.png"] = PNG
+    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.0)
+    held: list[Share] = []
+
+    def taken(self: Album, file: str) -> tuple[str, bytes, Share]:
+        held.append(self._budget.share())
+        held[0].resize(budget.MOST_BYTES)
+        return plain(self, file)
+
+    plain = Album.picture
+    with monkeypatch.context() as patch:
+        patch.setattr(Album, "picture", taken)
+        answer = page.get(f"{PAGE}/step-200/boat-1024x512.png")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "try again" in answer.text
+    held[0].release()
+    assert page.get(f"{PAGE}/step-200/boat-1024x512.png").content == PNG
+
+
+def test_the_room_of_a_picture_is_free_once_it_is_sent_or_its_browser_has_gone_or_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    room, got = Budget(), []
+
+    async def take(message: Any) -> None:
+        got.append(message)
+
+    async def gone(_: Any) -> None:
+        raise OSError("gone")
+
+    async def nothing(_: Any) -> None:
+        await asyncio.Event().wait()
+
+    def send(to: Any) -> None:
+        share = room.share()
+        share.resize(200_000)
+        answer = sent.Sent(b"x" * 200_000, share, media_type="image/png", headers={"x-a": "b"})
+        asyncio.run(answer({"type": "http"}, to, to))
+
+    send(take)
+    assert b"".join(one.get("body", b"") for one in got) == b"x" * 200_000
+    assert (b"content-length", b"200000") in got[0]["headers"]
+    assert max(len(one.get("body", b"")) for one in got) == sent.PIECE
+    with pytest.raises(OSError, match="gone"):
+        send(gone)
+    monkeypatch.setattr(sent, "SEND_SECONDS", 0.0)
+    send(nothing)
+    assert room.used == 0
+
+
 def test_each_caller_has_an_album_of_his_own() -> None:
     kept, source = Albums(), Source()
-    mine = kept.of("me", "flux", lambda: Album(lambda: source, ""))
-    assert kept.of("me", "flux", lambda: Album(lambda: source, "")) is mine
-    assert kept.of("you", "flux", lambda: Album(lambda: source, "")) is not mine
+    mine = kept.of("me", "flux", lambda: Album(lambda: source, "", Budget()))
+    assert kept.of("me", "flux", lambda: Album(lambda: source, "", Budget())) is mine
+    assert kept.of("you", "flux", lambda: Album(lambda: source, "", Budget())) is not mine
 
 
 def test_five_hundred_steps_and_a_step_of_many_pictures_are_bounded() -> None:

@@ -1,31 +1,42 @@
 """The pictures of jobs, as a caller sees them: from rank 0's pod by his own request, or from an output that is mounted here.
 
 What was read once is kept for a short while, for this caller alone: a gallery asks for one index and many thumbnails. What is
-kept is shown only as long as the caller's own request for the index was allowed a minute ago at most.
+kept is shown only as long as the caller's own request for the index was allowed a minute ago at most. How much is read at
+once and kept, of all albums together, is the budget's (budget.py).
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from oarlock.errors import NotFoundError, OarlockError
+from oarlock.errors import ForbiddenError, NotFoundError, OarlockError
+from oarlock.leader import Admit
 from oarlock.report.pictures import Picture, listed
+from oarlock.web.asked import Asked
+from oarlock.web.budget import Budget, Share
+from oarlock.web.busy import BusyError
 from oarlock_api.contract.beneath import Beneath, beneath
 from oarlock_api.contract.pictures import FOLDER, INDEX, MOST_INDEX, MOST_PICTURE, THUMBNAILS, is_picture, kind
-from oarlock_api.contract.regular_file import read_regular
+from oarlock_api.contract.regular_file import open_regular
 
 INDEX_SECONDS, RIGHTS_SECONDS = 10.0, 60.0
 MOST_ALBUMS = 16
-MOST_BYTES = 3 * 2**20
-"""Of the thumbnails that are kept of an album: some eighty."""
+MOST_THUMBNAIL = 2**20
+"""Bytes of one that is kept: ten times what one has."""
 AT_ONCE = 3
-"""Pictures that one caller reads of one job; the agent gives four, and others look, too."""
+"""Pictures that one person reads; an agent gives four, and others look, too."""
+PICTURE_COPIES = 2
+"""A picture is gathered from pieces, and then made one."""
+INDEX_COPIES, KEPT_COPIES = 24, 8
+"""Memory for each byte of an index, while it is understood and afterwards. An honest one takes 6 and 2; the densest
+JSON, empty objects, 24."""
 T = TypeVar("T")
 Steps = Sequence[tuple[Picture, ...]]
 
@@ -33,10 +44,10 @@ Steps = Sequence[tuple[Picture, ...]]
 class Source(Protocol):
     """Where pictures come from, such as a Leader."""
 
-    def pictures(self) -> str:
+    def pictures(self, admit: Admit) -> str:
         """The index; empty where there is none. Raises OarlockError."""
 
-    def picture(self, file: str) -> tuple[str, bytes]:
+    def picture(self, file: str, admit: Admit) -> tuple[str, bytes]:
         """Media type and content. Raises OarlockError; NotFoundError where there is no such picture."""
 
 
@@ -46,85 +57,114 @@ class Folder:
     def __init__(self, output: Path | Beneath) -> None:
         self._root = beneath(output) / FOLDER
 
-    def pictures(self) -> str:
+    def pictures(self, admit: Admit) -> str:
         """As Source has it."""
         with suppress(OSError):
-            return read_regular(self._root / INDEX, most=MOST_INDEX).decode(errors="replace")
+            return _read(self._root / INDEX, MOST_INDEX, admit).decode(errors="replace")
         return ""
 
-    def picture(self, file: str) -> tuple[str, bytes]:
+    def picture(self, file: str, admit: Admit) -> tuple[str, bytes]:
         """As Source has it."""
         content = b""
         with suppress(OSError):
             if is_picture(file):
-                content = read_regular(self._root / file, most=MOST_PICTURE)
+                content = _read(self._root / file, MOST_PICTURE, admit)
         media_type = kind(content)
         if media_type is None:
             raise NotFoundError(f"the output has no picture {file[:80]!r}")
         return media_type, content
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a gallery shows. Where that is not what there is now, `trouble` says why, and `time` of when it is."""
+
+    steps: Steps
+    time: datetime
+    trouble: str = ""
+
+
 class Album:
     """One caller's pictures of one job. Any thread may ask."""
 
-    def __init__(self, find: Callable[[], Source], uid: str) -> None:
+    def __init__(self, find: Callable[[], Source], uid: str, budget: Budget) -> None:
         """`find` gives the source, and raises OarlockError where there is none now; `uid` is the job's."""
-        self._find, self._uid = find, uid
-        self._lock = threading.Lock()
-        self._readers = threading.BoundedSemaphore(AT_ONCE)
+        self._find, self._uid, self._budget = find, uid, budget
+        self._asked: Asked[Shown] = Asked()
         self._source: Source | None = None
-        self._steps: Steps = ()
-        self._read_at = -RIGHTS_SECONDS
-        self._kept: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
-        self._bytes = 0
 
-    def steps(self, within: float = INDEX_SECONDS) -> Steps:
+    def shown(self, within: float = INDEX_SECONDS) -> Shown:
         """All pictures that can be shown, by step, as they were so many seconds ago at most. Raises OarlockError."""
-        with self._lock:
-            if time.monotonic() - self._read_at >= within:
-                index = self._ask(lambda source: source.pictures())
-                shown = (tuple(one for one in step if is_picture(one.source)) for step in listed(index, self._uid))
-                self._steps, self._read_at = [step for step in shown if step], time.monotonic()
-            return self._steps
+        return self._asked.answer(self._budget.kept(self), within, self._read)
 
-    def picture(self, file: str) -> tuple[str, bytes]:
-        """Media type and content; instead of a thumbnail that is not there, the picture itself. Raises OarlockError."""
-        self.steps(RIGHTS_SECONDS)
-        with self._lock:
-            if found := self._kept.get(file):
-                self._kept.move_to_end(file)
-                return found
-        small = f"/{THUMBNAILS}/" in file
-        with self._readers:
-            try:
-                found = self._ask(lambda source: source.picture(file))
-            except NotFoundError:
-                if not small:
-                    raise
-                return self._ask(lambda source: source.picture(_original(file)))
+    def last(self) -> Shown:
+        """As `shown`; where that fails, the last ones, as long as they may be shown. Raises OarlockError."""
+        try:
+            return self.shown(INDEX_SECONDS)
+        except ForbiddenError:
+            raise
+        except OarlockError as error:
+            kept: Shown | None = self._budget.kept(self)
+            if kept is None or self._asked.age >= RIGHTS_SECONDS:
+                raise
+            return Shown(kept.steps, kept.time, str(error))
+
+    def picture(self, file: str) -> tuple[str, bytes, Share]:
+        """Media type, content, and what it takes of the budget until that is released by whoever has sent it.
+
+        Instead of a thumbnail that is not there, the picture itself. Raises OarlockError.
+        """
+        self.shown(RIGHTS_SECONDS)
+        share = self._budget.share()
+        if found := self._budget.kept((self, file)):
+            return *found, share
+        if error := self._asked.error:
+            raise error  # of each picture of a gallery its source would be asked again
+        try:
+            found, small = self._picture(file, lambda size: share.resize(PICTURE_COPIES * size))
+            share.resize(len(found[1]))
+        except BaseException:
+            share.release()
+            raise
         if small:
-            self._keep(file, found)
-        return found
+            self._budget.keep((self, file), found, len(found[1]))
+        return *found, share
+
+    def _picture(self, file: str, admit: Admit) -> tuple[tuple[str, bytes], bool]:
+        """And whether it is one to keep."""
+        is_thumbnail = f"/{THUMBNAILS}/" in file
+        try:
+            found = self._ask(lambda source: source.picture(file, admit))
+        except NotFoundError:
+            if not is_thumbnail:
+                raise
+            return self._ask(lambda source: source.picture(_original(file), admit)), False
+        return found, is_thumbnail and len(found[1]) <= MOST_THUMBNAIL
+
+    def _read(self) -> Shown:
+        share = self._budget.share()
+        try:
+            index = self._ask(lambda source: source.pictures(lambda size: share.resize(INDEX_COPIES * size)))
+            steps = (tuple(one for one in step if is_picture(one.source)) for step in listed(index, self._uid))
+            shown = Shown([step for step in steps if step], datetime.now(UTC))
+        finally:
+            share.release()
+        self._budget.keep(self, shown, KEPT_COPIES * len(index))
+        return shown
 
     def _ask(self, question: Callable[[Source], T]) -> T:
-        source = self._source or self._find()
-        try:
-            answer = question(source)
-        except NotFoundError:
-            raise
-        except OarlockError:
-            self._source = None  # another attempt may have another pod
-            raise
+        """Of the source that answered last; where that does not any more, of the one that there is now."""
+        if before := self._source:
+            try:
+                return question(before)
+            except (ForbiddenError, NotFoundError, BusyError):
+                raise
+            except OarlockError:
+                self._source = None  # another attempt has another pod
+        source = self._find()
+        answer = question(source)
         self._source = source
         return answer
-
-    def _keep(self, file: str, found: tuple[str, bytes]) -> None:
-        with self._lock:
-            self._bytes += len(found[1]) - len(self._kept.pop(file, ("", b""))[1])
-            self._kept[file] = found
-            while self._bytes > MOST_BYTES:
-                _, (_, content) = self._kept.popitem(last=False)
-                self._bytes -= len(content)
 
 
 class Albums:
@@ -146,6 +186,12 @@ class Albums:
     def close(self) -> None:
         """Forget them."""
         self._kept.clear()
+
+
+def _read(file: Beneath, most: int, admit: Admit) -> bytes:
+    with open_regular(file) as (opened, size):
+        admit(min(size, most))
+        return opened.read(min(size, most))
 
 
 def _original(thumbnail: str) -> str:

@@ -36,6 +36,12 @@ class Asked(Generic[T]):
         """Seconds since it was answered last; without end where it never was, or where it was forbidden since."""
         return self._clock() - self._answered
 
+    @property
+    def error(self) -> OarlockError | None:
+        """How it has failed, FAILED_SECONDS ago at most and not been answered since."""
+        recent = self._error and self._clock() - self._failed < FAILED_SECONDS
+        return self._error.with_traceback(None) if self._error and recent else None
+
     def answer(self, known: T | None, within: float, ask: Callable[[], T]) -> T:
         """`known`, if it was answered so many seconds ago at most; else what `ask` gives, to this one or to another.
 
@@ -44,8 +50,8 @@ class Asked(Generic[T]):
         with self._lock:
             if known is not None and self.age < within:
                 return known
-            if self._error and self._clock() - self._failed < FAILED_SECONDS:
-                raise self._error.with_traceback(None)
+            if error := self.error:
+                raise error
             another = self._asking
             mine = self._asking = another or Future()
         if another is None:

@@ -17,8 +17,8 @@ from oarlock.web.busy import BusyError
 MOST_BYTES = 192 * 2**20
 """Of all. The chart gives the pod 512 MiB; lists, logs and Python itself had 110 MiB with ten viewers (docs/page.md)."""
 MOST_KEPT = 64 * 2**20
-WAIT_SECONDS = 5.0
-"""For others' end: so long a thread of the server stands still."""
+WAIT_SECONDS = 3.0
+"""For others' end: so long a thread of the server stands still. Less than storage waits for its own."""
 
 
 class Budget:
@@ -66,20 +66,30 @@ class Budget:
             self._kept.clear()
             self._kept_bytes = 0
 
-    def take(self, more: int) -> None:
-        """For Share: take so many bytes, or give some back. Raises as Share.resize."""
+    def resize(self, share: Share, size: int) -> None:
+        """As Share.resize."""
         with self._changed:
+            more = size - share.size
             if more > self._most:
                 raise NotNowError(
                     f"this takes {more >> 20} MiB of memory, and the page's server has {self._most >> 20} MiB for all: "
                     "look at it in the job's output"
                 )
             if more > 0:
-                if not self._changed.wait_for(lambda: self._taken + more <= self._most, WAIT_SECONDS):
+                if not self._changed.wait_for(lambda: share.released or self._taken + more <= self._most, WAIT_SECONDS):
                     raise BusyError("others read large pictures just now: try again in some seconds")
+                if share.released:
+                    raise BusyError("nobody waits for this any more")
                 self._make_room(more)
             self._taken += more
+            share.size = size
             self._changed.notify_all()
+
+    def release(self, share: Share) -> None:
+        """As Share.release."""
+        with self._changed:
+            share.released = True
+            self.resize(share, 0)
 
     def _make_room(self, size: int) -> None:
         while self._kept and self._taken + self._kept_bytes + size > self._most:
@@ -90,17 +100,20 @@ class Budget:
 
 
 class Share:
-    """What one answer takes of a budget. Used by one thread at a time."""
+    """What one answer takes of a budget: nothing at first. Used by any thread."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._size = 0
+        self.size, self.released = 0, False
 
     def resize(self, size: int) -> None:
-        """Take so many bytes instead of those before. Raises BusyError where others have them, NotNowError: too many."""
-        self._budget.take(size - self._size)
-        self._size = size
+        """Take so many bytes instead of those before.
+
+        Raises BusyError where others have them, or where it was released: by whoever did not wait for a thread that hung. And
+        NotNowError where there are never so many.
+        """
+        self._budget.resize(self, size)
 
     def release(self) -> None:
-        """Give all back. May be called again."""
-        self.resize(0)
+        """Give all back, for good. May be called again."""
+        self._budget.release(self)

@@ -18,6 +18,7 @@ from oarlock import kept_logs
 from oarlock.errors import NotNowError
 from oarlock.facts.folder import NoOutputError, read_output
 from oarlock.facts.model import Output
+from oarlock.leader import Admit
 from oarlock.logs import LogLine, Wanted
 from oarlock.rows import part
 from oarlock.web.albums import Folder
@@ -60,13 +61,13 @@ class JobOutput:
         """Lines that it has kept, of one attempt. Raises OarlockError as kept_logs.read does."""
         return self.storage.stream(lambda: kept_logs.read(self.place, wanted))
 
-    def pictures(self) -> str:
+    def pictures(self, admit: Admit) -> str:
         """As albums.Source has it."""
-        return self.storage.read(Folder(self.place).pictures)
+        return self.storage.read(partial(Folder(self.place).pictures, admit))
 
-    def picture(self, file: str) -> tuple[str, bytes]:
+    def picture(self, file: str, admit: Admit) -> tuple[str, bytes]:
         """As albums.Source has it."""
-        return self.storage.read(partial(Folder(self.place).picture, file))
+        return self.storage.read(partial(Folder(self.place).picture, file, admit))
 
 
 class Storages:

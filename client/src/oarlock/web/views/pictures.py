@@ -8,9 +8,11 @@ from oarlock.errors import NotNowError, OarlockError, UnknownCallerError
 from oarlock.leader import find_leader
 from oarlock.web.albums import Album, Albums
 from oarlock.web.ask import Ask, Page, Read, View
-from oarlock.web.drawn.pictures import Choice, Step, pictures
+from oarlock.web.budget import Budget
+from oarlock.web.drawn.pictures import Choice, pictures
 from oarlock.web.outputs import JobOutput, find_output
 from oarlock.web.rights import PICTURES
+from oarlock.web.sent import Sent
 from oarlock.web.watch.jobs import known_job
 
 
@@ -23,23 +25,22 @@ def draw(ask: Ask) -> View:
         beside=_number(ask.query("beside")),
         show=ask.query("show"),
     )
-    words = ""
-    steps: list[Step] = []
     try:
-        steps = list(_album(ask).steps())
+        shown = _album(ask).last()
     except UnknownCallerError:
         raise
     except OarlockError as error:
-        words = str(error)
-    return pictures(choice, steps, words)
+        return pictures(choice, (), str(error))
+    words = f"As of {shown.time:%H:%M:%S} UTC: {shown.trouble}" if shown.trouble else ""
+    return pictures(choice, shown.steps, words)
 
 
 def send(ask: Ask) -> Response:
     """A picture, a thumbnail or a grid."""
-    media_type, content = _album(ask).picture(ask.path["file"])
+    media_type, content, share = _album(ask).picture(ask.path["file"])
     # Packed it is: to do it again would cost more time than it saves.
     headers = {"cache-control": "private, max-age=60", "content-encoding": "identity"}
-    return Response(content, media_type=media_type, headers=headers)
+    return Sent(content, share, media_type=media_type, headers=headers)
 
 
 def _album(ask: Ask) -> Album:
@@ -49,6 +50,7 @@ def _album(ask: Ask) -> Album:
     known = known_job(ask)
     job = known.object
     uid = str(job["metadata"]["uid"])
+    budget = ask.shelf.of(Budget)
 
     output: JobOutput | None = None
     try:
@@ -59,8 +61,8 @@ def _album(ask: Ask) -> Album:
 
     def make() -> Album:
         if output:
-            return Album(lambda: output, uid)
-        return Album(lambda: find_leader(cluster, namespace=namespace, job=name, uid=uid), uid)
+            return Album(lambda: output, uid, budget)
+        return Album(lambda: find_leader(cluster, namespace=namespace, job=name, uid=uid), uid, budget)
 
     return ask.shelf.of(Albums).of(ask.caller.identity, (namespace, name, uid, output is not None), make)
 
