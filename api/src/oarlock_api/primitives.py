@@ -63,6 +63,9 @@ Time = AwareDatetime
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][0-9]+)?$"
 
 
+EVERY_STEPS_PATTERN = "^(Auto|[0-9]{1,9})$"
+
+
 def _as_text(value: object) -> object:
     # YAML reads `minFree: 1000` as a number, and Kubernetes accepts it as a quantity.
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -75,3 +78,11 @@ Quantity = Annotated[
     WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN, "maxLength": 32}),
 ]
 """An amount of memory or disk in Kubernetes' notation, such as 200Gi."""
+
+EverySteps = Annotated[
+    str,
+    BeforeValidator(_as_text),
+    Field(max_length=9, pattern=EVERY_STEPS_PATTERN),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": EVERY_STEPS_PATTERN, "maxLength": 9}),
+]
+"""A number of optimizer steps, 0 = never, or Auto."""

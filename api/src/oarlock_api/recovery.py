@@ -9,7 +9,7 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.rounds import InPlace
 from oarlock_api.group import Group
-from oarlock_api.primitives import Label, ObjectName, Seconds, Word
+from oarlock_api.primitives import EverySteps, Label, ObjectName, Seconds, Word
 from oarlock_api.rules import ListMap, ListSet, Rule, at_least_one, ordered
 
 RecoverableClass = Literal[
@@ -135,6 +135,17 @@ class RecoveryRule(Group):
     )
 
 
+class MemoryState(Group):
+    """The newest state of the training in the nodes' memory, beside the checkpoints in the storage."""
+
+    every_steps: EverySteps = Field(
+        default="0",
+        description="Optimizer steps from one copy of each rank's state into /dev/shm to the next; ranks that start anew in "
+        "the same pods go on from it. Auto = as often as it costs no more than a hundredth of the time, 0 = never. It takes "
+        "twice the state of a node's ranks; where that much is not there it is said, and nothing is kept.",
+    )
+
+
 class Recovery(Group):
     """What happens when something breaks. May be changed at any time."""
 
@@ -145,12 +156,15 @@ class Recovery(Group):
             message="recovery.backoffSeconds is above recovery.maxBackoffSeconds; lower it or raise the maximum",
         ),
     )
-    for_pods = ("in_place", "hang_seconds", "drill_every_steps")
+    for_pods = ("in_place", "memory", "hang_seconds", "drill_every_steps")
 
     in_place: InPlace = Field(
         default=InPlace.NEVER,
         description="Auto = ranks that crash, hang or need a new process start anew inside their living pods (a round); "
         "Never = each fault makes a new attempt.",
+    )
+    memory: MemoryState = Field(
+        default=MemoryState(), description="The state in the nodes' memory, which ranks that start anew go on from."
     )
 
     max_application_restarts: Restarts = Field(

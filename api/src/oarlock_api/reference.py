@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.names import API_VERSION
 from oarlock_api.generated import REPOSITORY, write_or_check
+from oarlock_api.primitives import EVERY_STEPS_PATTERN
 from oarlock_api.rules import VALIDATIONS
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
@@ -101,7 +102,9 @@ def _default(schema: Schema) -> str:
 def _type(schema: Schema, path: str) -> str:
     """Type of a field in a few words, with its bounds; a group links to its own table."""
     kind = str(schema.get("type", "quantity"))
-    if _is_location(schema):
+    if schema.get("pattern") == EVERY_STEPS_PATTERN:
+        kind = "`Auto` \\| whole number"
+    elif _is_location(schema):
         kind = "[Location](#location)" if "path" in schema["properties"] else "[S3 location](#locations3)"
     elif "enum" in schema:
         kind = " \\| ".join(f"`{word}`" for word in schema["enum"])

@@ -8,6 +8,7 @@ with the models, and what it reads them with is not written a second time by han
 
 from __future__ import annotations
 
+import json
 import sys
 from enum import Enum
 from pathlib import Path
@@ -17,14 +18,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from oarlock_api.generated import write_or_check
 from oarlock_api.group import Group
 from oarlock_api.pod import Ports
-from oarlock_api.recovery import Preflight, Recovery
+from oarlock_api.recovery import MemoryState, Preflight, Recovery
 from oarlock_api.secret_refs import SecretKeyRef
 from oarlock_api.spec import Custom
 from oarlock_api.webhooks import Webhook
 
 PATH = Path(__file__).parent / "contract" / "sections.py"
 
-_SECTIONS: tuple[type[Group], ...] = (SecretKeyRef, Custom, Ports, Preflight, Recovery, Webhook)
+_SECTIONS: tuple[type[Group], ...] = (SecretKeyRef, Custom, Ports, Preflight, MemoryState, Recovery, Webhook)
 _HEADER = '''\
 # Made from the models in api/src/oarlock_api by `python -m oarlock_api.sections`: change those, not this file.
 """Sections of the spec that pods read. What each field means, the models say."""
@@ -67,7 +68,11 @@ def _type(hint: Any) -> str:
 
 
 def _value(default: Any) -> str:
-    return str(default) if not isinstance(default, Enum) else f"{type(default).__name__}.{default.name}"
+    if isinstance(default, Group):
+        return f"{type(default).__name__}()"
+    if isinstance(default, Enum):
+        return f"{type(default).__name__}.{default.name}"
+    return json.dumps(default) if isinstance(default, str) else str(default)
 
 
 def main(arguments: list[str] | None = None) -> int:

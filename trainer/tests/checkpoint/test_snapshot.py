@@ -88,7 +88,7 @@ def test_after_its_first_save_a_rank_says_on_whose_gpus_it_has_memory(
     settings = SimpleNamespace(training=SimpleNamespace(checkpoint=SimpleNamespace(keep=1)))
     interval = SimpleNamespace(saved=lambda **_: None)
     session: Any = SimpleNamespace(
-        ranks=SimpleNamespace(device=OWN), interval=interval, resumed=None, first=0, job=settings, copies=None
+        ranks=SimpleNamespace(device=OWN), interval=interval, resumed=None, saved=0, job=settings, copies=None
     )
     of_run = saves.Saves(session)
     for step in (1, 2):

@@ -33,7 +33,7 @@ def test_one_checkpoint_serves_a_drill_and_a_save_of_the_same_step() -> None:
             file=SimpleNamespace(recovery=SimpleNamespace(drill_every_steps=None)),
         ),
         copies=None,
-        first=0,
+        saved=0,
         resumed=None,
         ranks=SimpleNamespace(rank_info=SimpleNamespace(is_leader=False)),
     )

@@ -55,7 +55,7 @@ def test_the_loop_ends_where_every_update_is_left_out(monkeypatch: pytest.Monkey
     losses.read.return_value = [0.5] * (1 + 2 * noise_bins.BINS)
     saves = MagicMock()
     saves.due.return_value = (False, False)
-    saves.ready.return_value = []
+    saves.told.return_value = []
     for name in ("learning_rate", "_validate", "report", "RankPace"):
         monkeypatch.setattr(train, name, MagicMock())
     monkeypatch.setattr(train, "Saves", lambda _session: saves)

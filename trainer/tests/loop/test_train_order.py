@@ -14,6 +14,7 @@ from oarlock_api.contract.status import StepPart
 from oarlock_api.training import Training
 from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.loop import train
+from oarlock_trainer.loop.saves import TOLD
 from oarlock_trainer.loop.step_clock import HostWatch, StepClock
 from oarlock_trainer.runtime.errors import LeftOnRequest
 
@@ -44,7 +45,7 @@ class Recorded:
                 backward=lambda _loss: self.asked.append("backward"),
                 step=lambda _rate: self.asked.append("update"),
             ),
-            writer=SimpleNamespace(before_update=lambda: self.asked.append("copied")),
+            before_update=lambda: self.asked.append("copied"),
             prefetch=SimpleNamespace(
                 ready=not late,
                 wait=lambda: True,
@@ -57,12 +58,13 @@ class Recorded:
             adapters=None,
             validation=None,
             first=0,
+            saved=0,
             total=steps,
         )
         self.saves = SimpleNamespace(
             due=lambda *_: (False, False),
-            ready=lambda: (0.0, 0.0),
-            go_on=lambda *_: None,
+            told=lambda _step: (0.0,) * TOLD,
+            go_on=lambda *_, **__: None,
             begin=lambda *_, **__: self.save("begin"),
             finish=lambda _step: self.save("finish"),
             have=lambda step: self.asked.append(f"have {step}"),
@@ -88,9 +90,9 @@ class Recorded:
             return [RANKS * there, leaving]
         self.asked.append("agree")
         leaving, saving, drilling, having_data, *rest = values
-        losses = rest[: -2 - RANKS]
+        losses = rest[: -TOLD - RANKS]
         agreed = [leaving, saving, drilling, (RANKS - 1) + having_data, *(loss * RANKS for loss in losses)]
-        return [*agreed, *[0.0] * (2 + RANKS)]
+        return [*agreed, *[0.0] * (TOLD + RANKS)]
 
 
 def trained(

@@ -48,10 +48,18 @@ class Preflight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryState:
+    """The newest state of the training in the nodes' memory, beside the checkpoints in the storage."""
+
+    every_steps: str = "0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
     """What happens when something breaks. May be changed at any time."""
 
     in_place: InPlace = InPlace.NEVER
+    memory: MemoryState = MemoryState()
     hang_seconds: int = 0
     drill_every_steps: int | None = None
 

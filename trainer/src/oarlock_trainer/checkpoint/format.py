@@ -115,12 +115,17 @@ def _origin(raw: Mapping[str, Any]) -> Origin:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that looks valid: committed, complete, sizes right."""
+    """A checkpoint that looks valid: committed, complete, sizes right.
+
+    `in_memory`: it is none in the storage, but what the nodes kept for ranks that start anew (checkpoint/memory): at `path`
+    each node has its own ranks' files alone.
+    """
 
     path: Path
     step: int
     attempt: int
     manifest: CheckpointManifest
+    in_memory: bool = False
 
 
 def shard_name(rank: int) -> str:

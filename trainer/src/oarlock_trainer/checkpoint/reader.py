@@ -65,6 +65,8 @@ def copies_of(job: Job, locations: Locations) -> Copies | None:
 
 def resume_words(found: Checkpoint, *, job_uid: str, total: int) -> str:
     """One line for people: what goes on from where, and who made it. An output may still hold an earlier job's work."""
+    if found.in_memory:
+        return f"resuming from step {found.step} of {total}: the nodes have its state in memory"
     maker = found.manifest.job_uid
     who = (
         f"this job in attempt {found.attempt}" if maker == job_uid else f"job UID {maker}, not by this one ({job_uid})"

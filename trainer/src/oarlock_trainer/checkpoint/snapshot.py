@@ -1,6 +1,6 @@
 """A copy of a rank's state in memory that another process can read, taken while the forward and backward pass go on.
 
-Only the next update has to wait for it. The memory is made once and used for every checkpoint; it is no file in
+Only the next update has to wait for it. The memory is made once and used for every copy; that of checkpoints is no file in
 /dev/shm, so that the size of that does not matter, but it counts in the pod's memory like one.
 """
 
@@ -30,16 +30,26 @@ _POPULATE_WRITE = 23
 class Snapshot:
     """Room for `size` bytes, at `descriptor`."""
 
-    def __init__(self, size: int, device: torch.device) -> None:
-        """`device`: where the state is copied from. Its pages are made, and pinned for a GPU, in the background."""
+    def __init__(self, size: int, device: torch.device, descriptor: int | None = None) -> None:
+        """`device`: where the state is copied from. Its pages are made, and pinned for a GPU, in the background.
+
+        `descriptor`: of a file that has the room, at least a page; by default memory is made that goes with its last process.
+        """
         self.size = size
-        self.descriptor = os.memfd_create("checkpoint")
-        os.ftruncate(self.descriptor, max(size, mmap.PAGESIZE))
+        if descriptor is None:
+            descriptor = os.memfd_create("checkpoint")
+            os.ftruncate(descriptor, max(size, mmap.PAGESIZE))
+        self.descriptor = descriptor
         self._map = mmap.mmap(self.descriptor, 0)
         self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
         self._device = device
         self._stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._work = Background(self._prepare)
+
+    @property
+    def content(self) -> memoryview:
+        """The bytes of the copy, once it is done."""
+        return memoryview(self._map)[: self.size]
 
     def begin(self, parts: Sequence[TensorSlice]) -> None:
         """Copy the parts one after another. They must not change before `wait` has returned."""

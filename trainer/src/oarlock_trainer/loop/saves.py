@@ -14,13 +14,16 @@ from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from oarlock_trainer.checkpoint.upload import Copied
     from oarlock_trainer.checkpoint.writer import SavedCheckpoint
     from oarlock_trainer.loop.session import Session
     from oarlock_trainer.runtime.stop import StopRequest
+
+TOLD = 4
+"""How many numbers a rank tells in each step."""
 
 
 class Saves:
@@ -30,25 +33,41 @@ class Saves:
         self._session = session
         keep = session.job.training.checkpoint.keep
         self._upload = Upload(session.copies, session.fence, session.ranks, keep=keep) if session.copies else None
-        self._begun: int | None = session.first  # what an attempt begins with need not be saved
+        self._begun = session.saved  # what an attempt begins with need not be saved
         self.newest: Path | None = None
         """The checkpoint that was made last."""
         self._noticed = self._asked = time.monotonic()
         """When a rank could first be told to go that was heard at this step, and at the next one."""
         resumed = session.resumed
-        if self._upload and resumed and resumed.manifest.job_uid == session.job.file.job_uid:
+        own = resumed and resumed.manifest.job_uid == session.job.file.job_uid and not resumed.in_memory
+        if self._upload and resumed and own:
             self._upload.begin(resumed.path)  # the attempt that made it may have died before
 
-    def ready(self) -> tuple[float, float]:
-        """Whether this rank is ready to go on with the save that is on its way, and with the copy: what all ranks add up."""
-        return float(self._session.writer.ready()), float(self._upload is not None and self._upload.ready())
+    def told(self, step: int) -> tuple[float, ...]:
+        """What all ranks add up before the update that ends `step`; TOLD numbers.
 
-    def go_on(self, saving: float, copying: float) -> None:
-        """Go on with what all ranks are ready for, by the sums of what they told. Collective."""
+        Whether this rank is ready to go on with the save that is on its way, and with the copy; and what memory tells.
+        """
+        memory = self._session.memory
+        return (
+            float(self._session.writer.ready()),
+            float(self._upload is not None and self._upload.ready()),
+            *(memory.told(step) if memory else (0.0, 0.0)),
+        )
+
+    def go_on(self, told: Sequence[float], step: int, *, seconds: float, last: bool) -> None:
+        """Go on with what all ranks are ready for, by the sums of what they told. Collective.
+
+        `seconds`: what the step took. The state after the `last` one is saved: it need not be in memory.
+        """
+        saving, copying, *of_memory = told
         if saving == self._session.ranks.rank_info.world_size:
             self.report(self._session.writer.advance())
         if self._upload and copying == self._session.ranks.rank_info.world_size:
             _tell_copy(self._upload.advance())
+        if self._session.memory:
+            position = None if last else self._session.position
+            self._session.memory.go_on(of_memory, step, seconds=seconds, position=position)
 
     def finish_copy(self, go_on: Callable[[], None]) -> None:
         """Wait for the copy that is on its way. Collective. `go_on` may raise to stop."""

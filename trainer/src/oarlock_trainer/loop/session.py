@@ -14,6 +14,7 @@ from oarlock_api.weights import Lora
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import DataPosition
 from oarlock_trainer.checkpoint.interval import Interval
+from oarlock_trainer.checkpoint.memory.memory import Memory
 from oarlock_trainer.checkpoint.reader import resume_words
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.data.batch_fit import Batch
@@ -69,6 +70,7 @@ class Session:
     data_fingerprint: str
     engine: Engine
     writer: Writer
+    memory: Memory | None
     interval: Interval
     loader: Loader
     prefetch: Prefetcher
@@ -84,6 +86,11 @@ class Session:
         return self.resumed.step if self.resumed else 0
 
     @property
+    def saved(self) -> int | None:
+        """Of `first`, whether it needs no checkpoint: None where it lies in memory alone."""
+        return None if self.resumed and self.resumed.in_memory else self.first
+
+    @property
     def adapters(self) -> Lora | None:
         """What the adapters are like; None where the whole model is trained."""
         return adapters_of(self.job)
@@ -97,6 +104,12 @@ class Session:
     def model(self) -> Path:
         """The base model's directory."""
         return model_folder(self.job)
+
+    def before_update(self) -> None:
+        """Wait until the state may change: all that saves it has copied it."""
+        self.writer.before_update()
+        if self.memory:
+            self.memory.before_update()
 
     def position(self, step: int) -> DataPosition:
         """Where the data stand after `step` steps."""
@@ -166,6 +179,7 @@ def assemble(setup: Setup, clock: StartClock) -> Session:
             keep=training.checkpoint.keep,
             adapters=saved_adapters(job, engine.weights),
         ),
+        memory=_memory(setup, engine),
         interval=Interval(training.checkpoint, now=time.monotonic()),
         loader=loader,
         prefetch=prefetch,
@@ -174,6 +188,22 @@ def assemble(setup: Setup, clock: StartClock) -> Session:
         peak=peak_flops(torch.cuda.get_device_name()) if ranks.device.type == "cuda" else None,
         resumed=setup.resumed,
         total=total,
+    )
+
+
+def _memory(setup: Setup, engine: Engine) -> Memory | None:
+    """What keeps the newest state on this node; None where nothing does. Collective."""
+    if setup.memory is None:
+        return None
+    every, resumed = setup.job.file.recovery.memory.every_steps, setup.resumed
+    return Memory(
+        setup.memory,
+        setup.job,
+        setup.ranks,
+        engine,
+        every=int(every) if every.isdecimal() else None,
+        keep=resumed.step if resumed and resumed.in_memory else None,
+        adapters=saved_adapters(setup.job, engine.weights),
     )
 
 

@@ -15,6 +15,8 @@ from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import Checkpoint
+from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_STEP, is_wanted
+from oarlock_trainer.checkpoint.memory.resume import resume
 from oarlock_trainer.checkpoint.reader import copies_of, take_over
 from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of
@@ -62,6 +64,8 @@ class Setup:
     fence: Fence
     copies: Copies | None
     resumed: Checkpoint | None
+    memory: Path | None
+    """Where this node keeps its ranks' newest state; None where it does not."""
     batch: Batch
     prepared: Prepared
     validation: Validation | None
@@ -121,7 +125,10 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
     gone = name if job.file.previous_owner_is_gone else ""
     fence = Fence(job.output, owner, job=name, gone=gone, cluster=job.cluster)
     copies = copies_of(job, locations)
-    resumed = take_over(job, ranks, fence, copies=copies, go_on=go_on)
+    memory, step = _memory_of(job, environment)
+    resumed = resume(job, ranks, memory, step) if memory else None
+    if resumed is None:  # what goes on from memory has the output already
+        resumed = take_over(job, ranks, fence, copies=copies, go_on=go_on)
     if training.task is Task.TRAIN and training.publish and not resumed:  # a restart does not depend on it
         ranks.decide(lambda: publish.check(job, locations, hub, go_on=go_on))
     clock.lap(StartPart.OUTPUT)
@@ -156,10 +163,19 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
         fence=fence,
         copies=copies,
         resumed=resumed,
+        memory=memory,
         batch=batch,
         prepared=prepared,
         validation=validation,
     )
+
+
+def _memory_of(job: Job, environment: Mapping[str, str]) -> tuple[Path | None, int | None]:
+    """Where the state is kept, and the step that is to be gone on from there."""
+    kept, step = environment.get(FOLDER), environment.get(RESUME_STEP)
+    if not kept or job.training.task is not Task.TRAIN or not is_wanted(job.file.recovery.memory.every_steps):
+        return None, None
+    return Path(kept), int(step) if step else None
 
 
 def _validation(job: Job, ranks: RankGroup, wanted: Sequence[ImageRequest], *, go_on: Callable[[], None]) -> Validation:

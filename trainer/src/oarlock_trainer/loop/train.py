@@ -26,7 +26,7 @@ from oarlock_trainer.loop.evaluation import evaluate
 from oarlock_trainer.loop.profiler import Profiler
 from oarlock_trainer.loop.publish import publish
 from oarlock_trainer.loop.rank_pace import RankPace
-from oarlock_trainer.loop.saves import Saves
+from oarlock_trainer.loop.saves import TOLD, Saves
 from oarlock_trainer.loop.session import Session, assemble
 from oarlock_trainer.loop.setup import Setup, set_up
 from oarlock_trainer.loop.step_clock import StepClock, watch_of
@@ -104,6 +104,8 @@ def run(job: Job, environment: Mapping[str, str]) -> None:
             session.metrics.trackers = trackers
         with StepClock(watch_of(session.ranks.device), around_update=_around_update(session)) as clock:
             saved = loop(session, stop, clock)
+        if session.memory:
+            session.memory.close()
         channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
         _export(session, setup.ranks.decide(lambda: inspect(saved)) if saved else setup.resumed, stop)
     setup.ranks.decide(lambda: loss_curve.write(job.output))
@@ -137,29 +139,30 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         due, drill = saves.due(done, stop)
         # One small exchange a step carries all that ranks must agree on: losses, who was asked to leave, whether a
         # checkpoint is due by rank 0's clock, or asked for by anybody, or as at an eviction, who has the next step's data,
-        # who is done with the last checkpoint's next stage, and how long each rank's last forward passes took. It waits for
-        # the forward pass alone, while a GPU computes gradients: after the update the next step begins at once.
+        # who is done with the last checkpoint's next stage or with memory, and how long each rank's last forward passes
+        # took. It waits for the forward pass alone, while a GPU computes gradients: after the update the next step begins
+        # at once.
         leaving, saving, drilling, having_data, total_loss, *rest = ranks.sum(
             [
                 *map(float, (stop.requested, due, drill, session.prefetch.ready)),
                 *losses.read(),
-                *saves.ready(),
+                *saves.told(done),
                 *pace.told(),
             ]
         )
         all_have_data, mean_loss = having_data == ranks.rank_info.world_size, total_loss / ranks.rank_info.world_size
-        by_noise, ready = noise_bins.means(rest[: 2 * noise_bins.BINS]), rest[2 * noise_bins.BINS :][:2]
+        by_noise, of_saves = noise_bins.means(rest[: 2 * noise_bins.BINS]), rest[2 * noise_bins.BINS :][:TOLD]
         clock.lap(StepPart.COMMUNICATION)
         session.engine.step(rate)
         clock.updated()
         if step == session.first:
             ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.recovery.hang_seconds))
-        split = pace.take(rest[2 * noise_bins.BINS + 2 :], clock.split())
+        split = pace.take(rest[2 * noise_bins.BINS + TOLD :], clock.split())
         report(session, batch, split, step=done, loss=mean_loss, by_noise=by_noise, rate=rate, lag=pace.lag)
         guard.check(loss=mean_loss, skipped=session.engine.skipped)
         clock.lap(StepPart.REST)
-        saves.go_on(*ready)
         last = bool(leaving) or done == session.total
+        saves.go_on(of_saves, done, seconds=split.seconds, last=last)
         if saving or last:
             saves.begin(done, drill=bool(drilling) and not last)
             if last:
@@ -168,7 +171,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         clock.lap(StepPart.CHECKPOINT)
         if not leaving:
             if saving or last:
-                session.writer.before_update()  # so that it is written while pictures are looked at
+                session.before_update()  # so that it is written while pictures are looked at
                 _evaluate(session, done, batch.micro_batches[-1], stop)
             _validate(session, done, stop)
             clock.skip()
@@ -183,7 +186,7 @@ def _left(session: Session, step: int) -> LeftOnRequest:
     """What a rank that was asked to leave ends with, once the state after `step` steps is saved."""
     session.prefetch.leave()
     saved = f"saved step {step} and left on request"
-    return LeftOnRequest(saved if step > session.first else "left on request: there was nothing to save")
+    return LeftOnRequest(saved if step != session.saved else "left on request: there was nothing to save")
 
 
 def _seed(session: Session, step: int) -> None:
@@ -222,7 +225,7 @@ def _gradients(session: Session, batch: StepBatch, rate: float, clock: StepClock
         clock.backward_of(loss)
         engine.backward(loss)
         clock.lap(StepPart.COMMUNICATION)
-    session.writer.before_update()
+    session.before_update()
     clock.lap(StepPart.CHECKPOINT)
     return told
 
@@ -253,6 +256,7 @@ def _validate(session: Session, step: int, stop: StopRequest) -> None:
     due = step and settings and (step % settings.every_steps == 0 or step == session.total)
     if not due or validation is None:
         return
+    session.before_update()  # the weights that are judged may change places with those that are copied
     outcome = validation.make(judged(session.engine), step, leaving=lambda: stop.requested)
     if outcome is None:
         return

@@ -18,6 +18,21 @@ def cpu_limit(root: Path = ROOT) -> float | None:
         return None
 
 
+def free_memory(root: Path = ROOT) -> int | None:
+    """Bytes below the container's limit, those of files that could be read again included; None where it has no limit.
+
+    Files in memory are none of those: the kernel counts them as anonymous.
+    """
+    try:
+        limit = (root / "memory.max").read_text().strip()
+        lines = (root / "memory.stat").read_text().splitlines()
+        counts = dict(line.split(" ", 1) for line in lines)
+        used = int((root / "memory.current").read_text()) - int(counts["inactive_file"]) - int(counts["active_file"])
+        return None if limit == "max" else int(limit) - used
+    except (OSError, ValueError, KeyError):
+        return None
+
+
 def cores_of_the_ranks() -> int:
     """Processors that all ranks of this pod have together. To be asked by a rank.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,11 +11,15 @@ import yaml
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.secrets import secret_variable
+from oarlock_api.contract.sections import MemoryState, Recovery
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+IN_MEMORY = "/dev/shm/oarlock-uid-a4"
 
 
 def assignment(training: dict[str, Any], *, nodes: int = 4, gpus: int = 8, simulate: bool = False) -> Assignment:
@@ -141,6 +146,15 @@ def test_what_the_job_sets_itself_stays_as_it_is() -> None:
     launch = accelerate_config.plan_launch(assignment({}))
     variables = rank_environment.shared(launch, {"OMP_NUM_THREADS": "7", "WORLD_SIZE": "1"})
     assert (variables["OMP_NUM_THREADS"], variables["WORLD_SIZE"]) == ("7", "32")
+
+
+@pytest.mark.parametrize(("every", "told"), [("0", None), ("Auto", IN_MEMORY), ("3", IN_MEMORY)])
+def test_ranks_whose_state_is_kept_in_memory_are_told_the_folder_of_their_attempt(every: str, told: str | None) -> None:
+    job = assignment({})
+    recovery = Recovery(memory=MemoryState(every_steps=every))
+    job = replace(job, job=replace(job.job, recovery=recovery, job_uid="uid", attempt=4))
+    variables = rank_environment.shared(accelerate_config.plan_launch(job), {})
+    assert variables.get("OARLOCK_MEMORY") == told
 
 
 def test_ranks_get_the_keys_of_s3_connections_and_no_other_secret() -> None:

@@ -21,6 +21,7 @@ from oarlock_api.contract.secrets import (
 )
 from oarlock_trainer.agent.ranks import accelerate_config
 from oarlock_trainer.agent.ranks.network_interface import interface_with
+from oarlock_trainer.checkpoint.memory.held import FOLDER, folder_of, is_wanted
 from oarlock_trainer.health import circuit
 from oarlock_trainer.runtime.cgroup import cpu_limit
 
@@ -85,6 +86,7 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
         **of_gang(assignment),
         Variable.OUTPUT_DIR: assignment.job.output_directory,
         circuit.PORT: str(assignment.job.ports.status),
+        **_memory(assignment),
     }
 
 
@@ -105,6 +107,13 @@ def of_command(assignment: Assignment, inherited: Mapping[str, str]) -> dict[str
 def of_rank(assignment: Assignment, local_rank: int) -> dict[str, str]:
     """Variables of one rank of this node; a command of the job's own has none of them."""
     return {"RANK": str(assignment.first_rank + local_rank), "LOCAL_RANK": str(local_rank)}
+
+
+def _memory(assignment: Assignment) -> dict[str, str]:
+    job = assignment.job
+    if not is_wanted(job.recovery.memory.every_steps):
+        return {}
+    return {FOLDER: str(folder_of(job.job_uid, job.attempt))}
 
 
 def _interfaces(inherited: Mapping[str, str]) -> dict[str, str]:

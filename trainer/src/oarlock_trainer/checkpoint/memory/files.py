@@ -1,0 +1,99 @@
+"""One rank's two files in its node's memory, and the manifests that make them count."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.checkpoint.format import parse_manifest
+from oarlock_trainer.checkpoint.memory.held import manifest_name, state_name, steps_of
+from oarlock_trainer.runtime.atomic_write import TEMPORARY, write_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oarlock_trainer.checkpoint.format import CheckpointManifest
+
+PLACES = (0, 1)
+_BLOCK = 512
+"""Bytes that stat(2) counts in."""
+
+
+class RankFiles:
+    """The files of `rank` in `folder`. What only an earlier life of it can have left is used again."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        """Touches nothing yet."""
+        self._folder, self._rank = folder, rank
+        self._place_of: dict[int, int] = {}
+        """Step that counts -> where it lies."""
+
+    def claim(self, *, keep: int | None) -> int:
+        """Make the folder where it is not there; of what counted before, only step `keep` does on. Raises OSError.
+
+        Returns the bytes that the files have already.
+        """
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        there = self._folder.lstat()
+        if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it belongs to somebody else", str(self._folder))
+        for path in self._folder.glob(f"{TEMPORARY}*-rank-{self._rank:05}.json*"):
+            path.unlink()
+        for step in steps_of(self._folder, self._rank):
+            if step == keep:
+                self._place_of[step] = self._place(step)
+            else:
+                # Ranks that go on from elsewhere may come to other figures at this step: the two must not mix.
+                self._manifest(step).unlink()
+        paths = [self._state(place) for place in PLACES]
+        return sum(path.stat().st_blocks * _BLOCK for path in paths if path.exists())
+
+    def make(self, size: int) -> list[int]:
+        """Descriptors of both files, of `size` bytes, all of them taken now: here it shows where memory is short.
+
+        Raises OSError.
+        """
+        made: list[int] = []
+        try:
+            for place in PLACES:
+                made.append(os.open(self._state(place), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+                os.ftruncate(made[-1], size)
+                os.posix_fallocate(made[-1], 0, size)  # writing into a map that has no room would end the process
+        except OSError:
+            for descriptor in made:
+                os.close(descriptor)
+            raise
+        return made
+
+    def begin(self) -> int:
+        """Where the next state is to be written: not over the newest one that counts. What lies there counts no longer."""
+        newest = max(self._place_of, default=None)
+        place = PLACES[0] if newest is None else 1 - self._place_of[newest]
+        for step in [step for step, of in self._place_of.items() if of == place]:
+            self._manifest(step).unlink()
+            del self._place_of[step]
+        return place
+
+    def complete(self, manifest: CheckpointManifest, place: int) -> None:
+        """Let what was written count. Raises OSError."""
+        write_bytes(self._manifest(manifest.step), manifest.to_json().encode())
+        self._place_of[manifest.step] = place
+
+    def remove(self) -> None:
+        """All of this rank's. The memory is free once no process maps it."""
+        for step in steps_of(self._folder, self._rank):
+            self._manifest(step).unlink(missing_ok=True)
+        for place in PLACES:
+            self._state(place).unlink(missing_ok=True)
+
+    def _state(self, place: int) -> Path:
+        return self._folder / state_name(self._rank, place)
+
+    def _manifest(self, step: int) -> Path:
+        return self._folder / manifest_name(step, self._rank)
+
+    def _place(self, step: int) -> int:
+        written = parse_manifest(self._manifest(step).read_text(encoding="utf-8"))
+        return [state_name(self._rank, place) for place in PLACES].index(written.files[0].name)

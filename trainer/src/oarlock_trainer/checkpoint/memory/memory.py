@@ -1,0 +1,214 @@
+"""One rank's state in its node's memory: copied and hashed while training goes on, every few steps.
+
+    begin -> [copy] -> [a thread hashes the copy, and lets it count] -> ranks that start anew go on from it
+
+All ranks begin at the same step, which rides on the small exchange that every step makes anyway. After that none waits for
+another: which step all of them have is for whoever starts them anew to find out. Where memory fails on one rank, all give it
+up, and training goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.checkpoint.format import CheckpointManifest, FileFacts
+from oarlock_trainer.checkpoint.layout import ELEMENT, runs_of
+from oarlock_trainer.checkpoint.memory.files import RankFiles
+from oarlock_trainer.checkpoint.memory.held import state_name
+from oarlock_trainer.checkpoint.memory.rhythm import Rhythm
+from oarlock_trainer.checkpoint.memory.room import Room, lacking, measure
+from oarlock_trainer.checkpoint.snapshot import Snapshot
+from oarlock_trainer.engine import own_gpu
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.background import Background
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from oarlock_trainer.checkpoint.format import DataPosition
+    from oarlock_trainer.engine.engine import Engine
+    from oarlock_trainer.engine.process_group import RankGroup
+    from oarlock_trainer.models.flux.lora_targets import Adapters
+    from oarlock_trainer.runtime.job import Job
+
+_NICE = 10
+"""Of the thread that hashes: training goes first where cores are few."""
+_OFF = -math.inf
+"""What a rank tells that has given up: so is the sum of all, whatever the others tell."""
+
+
+class Memory:
+    """This rank's part. Its methods are called at the same places of the loop on all ranks."""
+
+    def __init__(
+        self,
+        folder: Path,
+        job: Job,
+        ranks: RankGroup,
+        engine: Engine,
+        *,
+        every: int | None,
+        keep: int | None = None,
+        adapters: Adapters | None = None,
+    ) -> None:
+        """Begin to make the memory, where all nodes have enough. Collective.
+
+        `every`: steps from one snapshot to the next, None = as often as it costs little. `keep`: the step that the ranks went
+        on from, if that was from memory; what else lies there counts no longer. `adapters` of a LoRA job.
+        """
+        self._folder, self._job, self._ranks, self._engine = folder, job, ranks, engine
+        self._adapters = adapters
+        self._every, self._rhythm = every, Rhythm(every)
+        self._size = max(sum(run.length for run in runs_of(engine.parts())), 1) * ELEMENT
+        self._files = RankFiles(folder, ranks.rank_info.rank)
+        self._off = False
+        self._beside = False
+        """Whether a state was on its way when the step began."""
+        self._copying: Snapshot | None = None
+        self._writing: Background[float] | None = None
+        self._began = self._stall = 0.0
+        self._cost: tuple[float, float] | None = None
+        self._making: Background[list[Snapshot]] | None = None
+        if self._has_room(keep):
+            self._making = Background(self._make)
+
+    def told(self, step: int) -> tuple[float, float]:
+        """Whether this rank is ready for the state after `step` steps, and whether it is due: what all ranks add up.
+
+        Where the job itself says how often, the state before is waited for.
+        """
+        due = not self._off and self._rhythm.is_due(step)
+        if due and self._every is not None:
+            for work in (self._making, self._writing):
+                if work:
+                    work.wait(None)
+        try:
+            ready = self._ready()
+        except OSError as error:
+            self._give_up(str(error))
+        return (_OFF, 0.0) if self._off else (float(ready), float(due and self._ranks.rank_info.is_leader))
+
+    def go_on(
+        self, told: Sequence[float], step: int, *, seconds: float, position: Callable[[int], DataPosition] | None
+    ) -> None:
+        """Begin with the state after `step` steps, the last of which took `seconds`, if that is what all told.
+
+        `told`: the sums. `position` tells where the data stand after a step; None where this one's state need not be kept.
+        """
+        ready, due = told
+        if ready == _OFF:
+            self._give_up("")
+            return
+        self._rhythm.stepped(seconds, beside=self._beside)
+        if self._cost:
+            self._rhythm.ended(stall=self._cost[0], seconds=self._cost[1])
+            self._cost = None
+        if due and position and ready == self._ranks.rank_info.world_size:
+            self._begin(step, position(step))
+        self._beside = self._writing is not None
+
+    def before_update(self) -> None:
+        """Wait until the state may change: it is copied. To be called before each update."""
+        if self._copying is None:
+            return
+        began = time.monotonic()
+        self._copying.wait()
+        self._copying = None
+        self._stall += time.monotonic() - began
+
+    def close(self) -> None:
+        """Give the memory back: what it is for is done."""
+        self._give_up("")
+
+    def _has_room(self, keep: int | None) -> bool:
+        own: Room | str
+        try:
+            has = self._files.claim(keep=keep)
+            own = measure(self._folder, node=self._job.node, needs=self._size, has=has)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            own = str(error)
+        told = self._ranks.gather(own)
+        words = next((each for each in told if isinstance(each, str)), "")
+        words = words or lacking(told, ranks_per_node=self._ranks.rank_info.local_world_size)
+        if words:
+            self._give_up(words if self._ranks.rank_info.is_leader else "")
+        return not words
+
+    def _make(self) -> list[Snapshot]:
+        """Room for two states: while one is written, the other one counts."""
+        device = self._ranks.device
+        if device.type == "cuda":
+            own_gpu.choose(device)
+        made = [Snapshot(self._size, device, file) for file in self._files.make(self._size)]
+        for snapshot in made:
+            snapshot.wait()
+        return made
+
+    def _ready(self) -> bool:
+        """Raises OSError where memory has failed."""
+        if self._making is None or not self._making.ended:
+            return False
+        self._making.result()
+        if self._writing is None or not self._writing.ended:
+            return self._writing is None
+        writing, self._writing = self._writing, None
+        self._cost = (self._stall, writing.result() - self._began)
+        return True
+
+    def _begin(self, step: int, position: DataPosition) -> None:
+        if self._making is None:
+            raise AssertionError("not ready")
+        self._rhythm.began(step)
+        self._began = time.monotonic()
+        parts = self._engine.parts()
+        place = self._files.begin()
+        snapshot = self._making.result()[place]
+        snapshot.begin(parts)
+        manifest = CheckpointManifest(
+            step=step,
+            updates=self._engine.updates,
+            attempt=self._job.file.attempt,
+            job_uid=self._job.file.job_uid,
+            world_size=self._ranks.rank_info.world_size,
+            saved_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            data=position,
+            files=(),
+            runs={state_name(self._ranks.rank_info.rank, place): runs_of(parts)},
+            adapters=self._adapters,
+        )
+        self._copying = snapshot
+        self._writing = Background(lambda: self._complete(snapshot, manifest, place))
+        self._stall = time.monotonic() - self._began
+
+    def _complete(self, snapshot: Snapshot, manifest: CheckpointManifest, place: int) -> float:
+        """Let the copied state count; returns when it does. Raises OSError."""
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        snapshot.wait()
+        # In one call: it holds no lock of the interpreter's meanwhile.
+        sha256 = hashlib.sha256(snapshot.content).hexdigest()
+        (name,) = manifest.runs
+        self._files.complete(replace(manifest, files=(FileFacts(name, snapshot.size, sha256),)), place)
+        return time.monotonic()
+
+    def _give_up(self, words: str) -> None:
+        """No state is kept from here on, on this rank. `words`: why, empty where another rank says it."""
+        if self._off:
+            return
+        self._off = True
+        if words:
+            channel.tell(f"no state is kept in the nodes' memory, a restart takes the newest checkpoint: {words}")
+        for work in (self._making, self._writing):
+            if work:
+                work.wait(None)
+        self._making = self._writing = None
+        with suppress(OSError):  # the pod's end gives it back, too
+            self._files.remove()

@@ -1,0 +1,68 @@
+"""Whether a node has the memory that its ranks' files need: what each rank measures, and what all make of it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.checkpoint.memory.files import PLACES
+from oarlock_trainer.runtime import cgroup
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Of one rank's node, and what this rank needs of it. Bytes.
+
+    `folder` is free in the folder's file system, `memory` for this pod; `needs` is one file, `has` what lies there already.
+    """
+
+    node: str
+    folder: int
+    memory: int
+    needs: int
+    has: int
+
+
+def measure(folder: Path, *, node: str, needs: int, has: int) -> Room:
+    """What is there now. Raises OSError."""
+    memory = _available()
+    below_limit = cgroup.free_memory()
+    if below_limit is not None:
+        memory = min(memory, below_limit)
+    return Room(node, shutil.disk_usage(folder).free, memory, needs, has)
+
+
+def _available() -> int:
+    """Bytes that the node can give without swapping."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
+
+
+def lacking(rooms: Sequence[Room], *, ranks_per_node: int) -> str:
+    """What a node lacks, in one sentence; empty where all have enough. `rooms` of all ranks, in their order."""
+    for start in range(0, len(rooms), ranks_per_node):
+        ranks = rooms[start : start + ranks_per_node]
+        first = ranks[0]
+        more = sum(len(PLACES) * room.needs - room.has for room in ranks)
+        # Checkpoints are copied into memory of the same size, whose pages may still be on their way.
+        with_checkpoint = more + sum(room.needs for room in ranks)
+        where = f"node {first.node}" if first.node else f"the node of rank {start}"
+        if more > first.folder:
+            return (
+                f"{where} has {first.folder / _GB:.1f} GB free in /dev/shm, two generations of its ranks' state need "
+                f"{more / _GB:.1f} GB: raise spec.pod.sharedMemory"
+            )
+        if with_checkpoint > first.memory:
+            return (
+                f"{where} has {first.memory / _GB:.1f} GB of memory left for this pod, two generations of its ranks' state "
+                f"and the copy for checkpoints need {with_checkpoint / _GB:.1f} GB: raise spec.pod.resources.limits.memory, "
+                "or take nodes with more"
+            )
+    return ""

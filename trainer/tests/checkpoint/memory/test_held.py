@@ -1,0 +1,57 @@
+"""What a node's memory holds, by names alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from oarlock_trainer.checkpoint.memory.held import folder_of, held, manifest_name, state_name, steps_of
+
+
+def fill(folder: Path, *whole: tuple[int, int]) -> None:
+    """Manifests of (step, rank)."""
+    folder.mkdir(exist_ok=True)
+    for step, rank in whole:
+        (folder / manifest_name(step, rank)).touch()
+
+
+def test_a_step_is_held_of_a_node_where_all_its_ranks_are_whole(tmp_path: Path) -> None:
+    fill(tmp_path, (120, 2), (120, 3), (130, 2), (130, 3), (140, 3))
+    assert held(tmp_path, ranks_per_node=2) == {130: (1,), 120: (1,)}
+    assert list(held(tmp_path, ranks_per_node=2)) == [130, 120]
+
+
+def test_the_parts_of_another_node_count_for_that_node(tmp_path: Path) -> None:
+    fill(tmp_path, *((7, rank) for rank in (0, 1, 4, 5, 6)))
+    assert held(tmp_path, ranks_per_node=2) == {7: (0, 2)}
+
+
+def test_what_no_manifest_names_does_not_count(tmp_path: Path) -> None:
+    fill(tmp_path, (5, 0))
+    for name in (
+        state_name(0, 0),
+        f".tmp-{manifest_name(6, 0)}-aa",
+        "step-7-rank-00000.json~",
+        "step-x-rank-00000.json",
+    ):
+        (tmp_path / name).touch()
+    assert held(tmp_path, ranks_per_node=1) == {5: (0,)}
+    assert steps_of(tmp_path, 0) == [5]
+
+
+def test_a_folder_that_is_not_there_or_may_not_be_read_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert held(tmp_path / "none", ranks_per_node=1) == {}
+    assert held(tmp_path / "file", ranks_per_node=1) == {}
+
+
+def test_each_attempt_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    folders = {folder_of(uid, attempt, shared_memory=tmp_path) for uid in ("a", "b") for attempt in (1, 2)}
+    assert len(folders) == 4
+
+
+def test_the_agent_asks_without_torch() -> None:
+    program = "import sys, oarlock_trainer.checkpoint.memory.held\n"
+    program += "assert not {'torch', 'numpy', 'pydantic'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,320 @@
+"""One rank's state in its node's memory: what counts, what is kept, and what happens when there is no room."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from remembering import Facts, alone, remember, step
+from saving import POSITION, Alone, Plain
+
+from oarlock_trainer.checkpoint.format import parse_manifest
+from oarlock_trainer.checkpoint.load import load
+from oarlock_trainer.checkpoint.memory.held import held, manifest_name, steps_of
+from oarlock_trainer.checkpoint.memory.resume import resume
+from oarlock_trainer.checkpoint.memory.room import Room, lacking
+
+if TYPE_CHECKING:
+    from forked import Forks
+
+    from oarlock_trainer.checkpoint.format import Checkpoint
+
+SUPPORT = Path(__file__).parents[2] / "support"
+
+
+def found(folder: Path, number: int, *, job: Any = None) -> Checkpoint | None:
+    return resume(job or Facts(), Alone(), folder, number)  # type: ignore[arg-type]
+
+
+def values(engine: Plain) -> list[list[float]]:
+    return [part.values.tolist() for part in engine.parts()]
+
+
+def settle(memory: Any) -> None:
+    """Wait until the newest state is whole."""
+    memory._writing.wait(None)
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    memory = remember(folder)
+    step(memory, 5)
+    settle(memory)
+    kept = found(folder, 5)
+    assert kept is not None
+    assert (kept.in_memory, kept.step, kept.manifest.data) == (True, 5, POSITION)
+    again = Plain(filled=-1.0)
+    again.updates = 0
+    load(kept, again)
+    assert values(again) == values(Plain())
+    assert again.updates == 3
+
+
+def test_only_whoever_trains_can_read_it(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    step(remember(folder), 5)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o077 for path in folder.glob("*.state")} == {0}
+
+
+def test_the_newest_whole_state_is_never_written_over(tmp_path: Path) -> None:
+    memory = remember(tmp_path)
+    for number in range(1, 8):
+        step(memory, number)
+        assert number == 1 or number - 1 in steps_of(tmp_path, 0)
+    settle(memory)
+    assert steps_of(tmp_path, 0) == [7, 6]
+    assert len(list(tmp_path.glob("*.state"))) == 2
+    assert all(found(tmp_path, number) for number in (6, 7))
+
+
+def test_a_state_counts_only_once_it_is_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = remember(tmp_path)
+    before: list[list[int]] = []
+    complete = memory._files.complete
+
+    def seen(*arguments: Any) -> None:
+        before.append(steps_of(tmp_path, 0))
+        complete(*arguments)
+
+    monkeypatch.setattr(memory._files, "complete", seen)
+    for number in (1, 2, 3):
+        step(memory, number)
+    settle(memory)
+    assert before == [[], [1], [2]]
+
+
+@pytest.mark.parametrize("moment", ["copying", "hashing", "counting"])
+def test_killed_in_the_midst_a_rank_leaves_nothing_that_counts_and_the_state_before(
+    forks: Forks, tmp_path: Path, moment: str
+) -> None:
+    killed = forks(SUPPORT / "killed_in_memory.py", tmp_path, moment)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert steps_of(tmp_path, 0) == [1]
+    kept = found(tmp_path, 1)
+    assert kept is not None
+    again = Plain(filled=-1.0)
+    load(kept, again)
+    assert values(again) == values(Plain())
+
+
+def test_what_a_rank_did_not_go_on_from_counts_no_longer(tmp_path: Path) -> None:
+    first = remember(tmp_path)
+    for number in (1, 2):
+        step(first, number)
+    settle(first)
+    remember(tmp_path, keep=1)
+    assert steps_of(tmp_path, 0) == [1]
+    remember(tmp_path)
+    assert steps_of(tmp_path, 0) == []
+
+
+def test_the_state_that_a_rank_went_on_from_stays_until_there_is_a_newer_one(tmp_path: Path) -> None:
+    first = remember(tmp_path)
+    for number in (1, 2):
+        step(first, number)
+    settle(first)
+    for keep in (2, 3):
+        again = remember(tmp_path, keep=keep)
+        step(again, keep + 1)
+        assert keep in steps_of(tmp_path, 0)
+        settle(again)
+        assert found(tmp_path, keep + 1)
+
+
+def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / f".tmp-{manifest_name(3, 0)}-0123"
+    others = tmp_path / f".tmp-{manifest_name(3, 1)}-0123"
+    for path in (left, others):
+        path.touch()
+    remember(tmp_path)
+    assert not left.exists()
+    assert others.exists()
+
+
+def test_a_folder_of_somebody_else_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    memory = remember(tmp_path)
+    assert memory.told(1) == (-math.inf, 0.0)
+    assert "it belongs to somebody else" in capsys.readouterr().err
+
+
+def test_a_link_in_the_folder_s_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "memory").symlink_to(tmp_path / "elsewhere")
+    memory = remember(tmp_path / "memory")
+    assert memory.told(1) == (-math.inf, 0.0)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+# When memory is short
+
+
+def test_too_little_room_is_said_in_one_sentence_and_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
+    memory = remember(tmp_path)
+    assert step(memory, 1) == (-math.inf, 0.0)
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "no state is kept in the nodes' memory, a restart takes the newest checkpoint: node n1 has 0.0 GB"
+    )
+    assert said.endswith("raise spec.pod.sharedMemory\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_full_gives_all_back_and_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    allocate = os.posix_fallocate
+    calls: list[int] = []
+
+    def full(*arguments: int) -> None:
+        calls.append(arguments[0])
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        allocate(*arguments)
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    memory = remember(tmp_path)
+    assert step(memory, 1) == (-math.inf, 0.0)
+    assert step(memory, 2) == (-math.inf, 0.0)
+    assert capsys.readouterr().err.count("No space left on device") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manifest_for_which_there_is_no_room_ends_it_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = remember(tmp_path)
+    step(memory, 1)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    settle(memory)
+    monkeypatch.setattr(memory._files, "complete", full)
+    assert step(memory, 2) == (1.0, 1.0)
+    assert step(memory, 3) == (-math.inf, 0.0)
+    assert "No space left on device" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_another_rank_gives_up_this_one_does_without_a_word(tmp_path: Path, capsys: Any) -> None:
+    memory = remember(tmp_path)
+    step(memory, 1)
+    assert step(memory, 2, told=(-math.inf, 0.0)) == (1.0, 1.0)
+    assert memory.told(3) == (-math.inf, 0.0)
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err == ""
+
+
+def test_no_state_is_taken_before_all_ranks_are_ready(tmp_path: Path) -> None:
+    ranks = alone(0, 2)
+    memory = remember(tmp_path, ranks=ranks)
+    step(memory, 1, told=(1.0, 1.0))
+    step(memory, 2, told=(2.0, 0.0))
+    assert memory._writing is None
+    step(memory, 3, told=(2.0, 1.0))
+    settle(memory)
+    assert steps_of(tmp_path, 0) == [3]
+
+
+def test_only_rank_0_tells_that_a_state_is_due(tmp_path: Path) -> None:
+    assert remember(tmp_path, ranks=alone(1, 2)).told(1) == (1.0, 0.0)
+
+
+def test_a_node_lacks_what_all_its_ranks_need_more() -> None:
+    has = Room("", folder=40, memory=100, needs=10, has=0)
+    assert lacking([has] * 4, ranks_per_node=2) == ""
+    small = replace(has, folder=39)
+    assert "the node of rank 2 has 0.0 GB free in /dev/shm" in lacking([has, has, small, small], ranks_per_node=2)
+    there = replace(small, has=1)
+    assert lacking([has, has, there, there], ranks_per_node=2) == ""
+    poor = replace(has, memory=59)
+    assert "raise spec.pod.resources.limits.memory" in lacking([poor, poor], ranks_per_node=2)
+
+
+def test_the_end_of_training_gives_the_memory_back(tmp_path: Path) -> None:
+    memory = remember(tmp_path)
+    step(memory, 1)
+    memory.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+# Going on
+
+
+def test_a_damaged_part_is_not_gone_on_from_and_all_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    memory = remember(tmp_path)
+    step(memory, 5)
+    settle(memory)
+    state = next(path for path in tmp_path.glob("*.state") if path.name.endswith("-0.state"))
+    content = bytearray(state.read_bytes())
+    content[17] ^= 1
+    state.write_bytes(content)
+    assert found(tmp_path, 5) is None
+    said = capsys.readouterr().err
+    assert "can't be gone on from, so the newest checkpoint is: rank 0's part of step 5 is damaged" in said
+
+
+@pytest.mark.parametrize("job", [Facts("another"), Facts(attempt=2)])
+def test_what_another_attempt_kept_is_not_gone_on_from(tmp_path: Path, job: Facts) -> None:
+    memory = remember(tmp_path)
+    step(memory, 5)
+    settle(memory)
+    assert found(tmp_path, 5, job=job) is None
+    assert found(tmp_path, 5) is not None
+
+
+def test_a_part_that_is_missing_or_torn_is_not_gone_on_from(tmp_path: Path) -> None:
+    assert found(tmp_path, 5) is None
+    (tmp_path / manifest_name(5, 0)).write_text('{"version": 2, "step"')
+    assert found(tmp_path, 5) is None
+    assert held(tmp_path, ranks_per_node=1) == {5: (0,)}  # the hash is for whoever loads
+
+
+class Heard(Alone):
+    """Rank 0, and what the others tell."""
+
+    def __init__(self, *others: Any) -> None:
+        super().__init__(alone(0, 1 + len(others)).rank_info)
+        self.others = others
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, *self.others]
+
+
+def test_one_rank_that_has_nothing_keeps_all_others_from_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranks = Heard(Room("n1", 1 << 40, 1 << 40, 1, 0))
+    memory = remember(tmp_path, ranks=ranks, engine=Plain(rank=0, ranks=2))
+    step(memory, 5, told=(2.0, 1.0))
+    settle(memory)
+    job: Any = Facts()
+    assert resume(job, Heard("rank 1's part can't be read"), tmp_path, 5) is None  # type: ignore[arg-type]
+    assert "rank 1's part can't be read" in capsys.readouterr().err
+
+
+def test_parts_of_two_runs_are_no_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranks = Heard(Room("n1", 1 << 40, 1 << 40, 1, 0))
+    memory = remember(tmp_path, ranks=ranks, engine=Plain(rank=0, ranks=2))
+    step(memory, 5, told=(2.0, 1.0))
+    settle(memory)
+    job: Any = Facts()
+    own: Any = resume(job, Heard("x"), tmp_path, 5)  # type: ignore[arg-type]
+    assert own is None
+    manifest = parse_manifest((tmp_path / manifest_name(5, 0)).read_text())
+    assert resume(job, Heard(replace(manifest, updates=9)), tmp_path, 5) is None  # type: ignore[arg-type]
+    assert "the parts of rank 0 and rank 1 are not of one run" in capsys.readouterr().err
+    assert resume(job, Heard(replace(manifest, saved_at="later")), tmp_path, 5)  # type: ignore[arg-type]

@@ -1,0 +1,44 @@
+"""A node's memory for tests: one rank of it, in a folder of the disk's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from saving import POSITION, Alone, Plain
+
+from oarlock_trainer.checkpoint.memory.memory import Memory
+from oarlock_trainer.runtime.job import RankInfo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Facts:
+    """What the memory asks of a job."""
+
+    node = "n1"
+
+    def __init__(self, uid: str = "job", attempt: int = 1) -> None:
+        self.file = self
+        self.job_uid, self.attempt = uid, attempt
+
+
+def remember(
+    folder: Path, *, every: int | None = 1, keep: int | None = None, engine: Any = None, ranks: Any = None
+) -> Memory:
+    job: Any = Facts()
+    return Memory(folder, job, ranks or Alone(), engine or Plain(), every=every, keep=keep)
+
+
+def step(memory: Memory, number: int, *, told: tuple[float, float] | None = None) -> tuple[float, float]:
+    """One step of a rank that is alone: what it told, once the state of the step before is whole."""
+    own = memory.told(number)
+    memory.before_update()
+    memory.go_on(told or own, number, seconds=1.0, position=lambda _: POSITION)
+    memory.before_update()
+    return own
+
+
+def alone(rank: int, ranks: int) -> Alone:
+    """One rank of several that hears only itself."""
+    return Alone(RankInfo(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks))
