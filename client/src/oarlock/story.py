@@ -29,7 +29,8 @@ class Evidence:
 class Trouble:
     """One thing that went wrong, or stands in the way. `cause` is a word of the table of causes (docs/why.md).
 
-    `message` is one sentence for people, `next` what to do about it. `rank` is the pod's number in the gang, `first_rank` the
+    `message` is one sentence for people, `details` what it comes to, one thing each, and `next` what to do about it, in which
+    commands stand between backticks, as they can be copied. `rank` is the pod's number in the gang, `first_rank` the
     training rank that it began with. `fault_class`, `exit_code`, `verdict` and `action` are as the operator and the pod's
     report have them.
     """
@@ -50,6 +51,7 @@ class Trouble:
     verdict: str = ""
     action: str = ""
     victims: int | None = None
+    details: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     next: str = ""
 
@@ -155,7 +157,8 @@ class UnseenLoss:
 class Now:
     """How it stands. `cause` is a word of the table of causes: of what holds the job up, or of all being well.
 
-    `message` says it in a sentence, `next` what to do; `node` and `rank` where, if it is in one place.
+    `message` says it in a sentence, `details` what it comes to, `next` what to do; `node` and `rank` where, if it is in one
+    place.
     """
 
     phase: str
@@ -167,6 +170,7 @@ class Now:
     step: int | None = None
     total_steps: int | None = None
     eta_seconds: int | None = None
+    details: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,10 +165,8 @@ def test_nodes_without_gpus_are_not_short_of_them(said: str, nodes: list[dict[st
 def test_only_nodes_that_have_gpus_are_counted() -> None:
     nodes = [holding("cpu-1", 0), holding("cpu-2", 0), holding("node-1", 8)]
     said = f"0/3 nodes are available: 3 Insufficient nvidia.com/gpu.{PREEMPTION}"
-    assert (
-        "1 node has too little free nvidia.com/gpu"
-        in trouble_of(facts(job(), pods=[unplaced(said)], nodes=nodes)).message
-    )
+    found = trouble_of(facts(job(), pods=[unplaced(said)], nodes=nodes))
+    assert found.details == ("1 node has too little free nvidia.com/gpu",)
 
 
 @pytest.mark.parametrize(

@@ -10,20 +10,26 @@ from typing import Any
 import gangs
 import pytest
 from pages import Page
-from situations import UID, condition, facts, job, node
+from situations import SITUATIONS, UID, condition, facts, job, node
 from test_report_page import EVIL
 
 from oarlock.explain import explain
 from oarlock.facts import Facts
 from oarlock.report.curves import Axis
+from oarlock.report.links import Links
+from oarlock.report.links import nodes_of as nodes_of_story
 from oarlock.report.tables import cordons
+from oarlock.rows import job_row
 from oarlock.web.drawn.gpus import gpus
 from oarlock.web.drawn.health import Health, nodes_of
 from oarlock.web.drawn.job import Choice
 from oarlock.web.drawn.job import job as drawn_job
+from oarlock.web.drawn.links import PageLinks
 from oarlock_api.contract.asked_by import AskedBy
 
-OURS = re.compile(r"/jobs/team/flux/(logs(\?[\w=&%-]+)?|pictures|curve)|(/jobs/team/flux\?[\w=&]*)?#[\w-]+")
+OURS = re.compile(
+    r"/jobs/team/flux/(logs(\?[\w=&%-]+)?|pictures|curve)|/nodes(#node-[\w.-]+)?|(/jobs/team/flux\?[\w=&]*)?#[\w-]+"
+)
 
 
 def drawn(known: Facts, choice: Choice = Choice()) -> Page:  # noqa: B008 - it is frozen
@@ -62,6 +68,7 @@ def test_all_links_within_the_page_lead_somewhere_and_no_name_is_given_twice() -
         names = [one["id"] for _, one in page.tags if one.get("id")]
         assert len(names) == len(set(names))
         targets = {str(one["href"]).partition("#")[2] for one in page.all("a") if "#" in str(one["href"])}
+        targets -= {f"node-{name}" for name in nodes_of_story(explain(gangs.gang()))}  # of the nodes' page
         assert targets <= set(names)
 
 
@@ -181,6 +188,55 @@ def test_a_node_that_was_given_back_is_not_cordoned_any_more_and_says_by_whom(
     assert said in unescape(re.sub("<[^>]*>", "", cordons(explain(known).cordons) or ""))
 
 
+def actionable(known: Facts) -> Page:
+    """As it is drawn where actions are on."""
+    assert known.job
+    return Page(drawn_job(explain(known), known, Choice(), row=job_row(known.job)).body)
+
+
+def test_advice_is_a_button_where_the_page_can_do_it_and_a_whole_command_where_it_cannot() -> None:
+    known = replace(gangs.gang(), nodes=(node("gpu-node-03", cordoned=True),))
+    assert "/nodes/gpu-node-03/uncordon" in [one["href"] for one in actionable(known).all("a")]
+    assert "oarlock uncordon gpu-node-03" not in actionable(known).texts["code"]
+    assert "/nodes/gpu-node-03/uncordon" not in [one["href"] for one in drawn(known).all("a")]
+    assert "oarlock uncordon gpu-node-03" in drawn(known).texts["code"]
+
+
+def test_advice_to_go_on_is_the_button_that_fits() -> None:
+    held = facts({**job("Suspended"), "spec": {"suspend": True}})
+    assert "/jobs/team/flux/resume" in [
+        one["href"] for one in actionable(held).all("a") if one.get("class") == "button"
+    ]
+    assert "oarlock resume flux -n team" in drawn(held).texts["code"]
+
+
+def test_advice_to_read_the_last_words_leads_to_the_log_of_that_attempt() -> None:
+    ended = [
+        {"number": 1, "startTime": "2026-11-23T10:00:00Z", "endTime": "2026-11-23T10:30:00Z", "endReason": "Failed"}
+    ]
+    fault = {"time": "2026-11-23T10:30:00Z", "class": "Application", "nodeName": "node-1", "evidence": ["KeyError"]}
+    known = running(attempts=ended, lastFault=fault, attempt=1)
+    assert "/jobs/team/flux/logs?attempt=1" in [one["href"] for one in drawn(known).all("a")]
+
+
+def test_a_node_is_a_link_wherever_it_is_named_and_a_word_of_the_sentence_is_none() -> None:
+    page = drawn(gangs.gang())
+    links = [one["href"] for one in page.all("a")]
+    assert links.count("/nodes#node-gpu-node-03") >= 5, "grid, what speaks against it, attempts, faults, cordons, chain"
+    assert "/nodes#node-gpu-node-01" in links
+    odd = running(attempts=[{"number": 1, "startTime": "2026-11-23T10:00:00Z", "nodeNames": ["attempt"]}])
+    assert str(Links(nodes_of_story(explain(odd))).said("attempt 1")) == "attempt 1"
+    assert PageLinks(["node-1"]).said("on node-1.") == 'on <a href="/nodes#node-node-1">node-1</a>.'
+    assert PageLinks(["node-1"]).said("flux-node-1") == "flux-node-1"
+
+
+def test_what_a_trouble_comes_to_is_a_list_below_its_headline() -> None:
+    known = SITUATIONS["too few GPUs beside other reasons"][0]
+    told = drawn(known).texts
+    assert "1 of 2 pods have no node: of 4 nodes none takes a pod" in told["p"]
+    assert "2 nodes have too little free nvidia.com/gpu" in told["li"]
+
+
 def test_many_nodes_are_named_by_what_differs() -> None:
     names = [f"dgx-a-{rank:03d}.cluster.local" for rank in range(125)]
     known = running(attempts=[{"number": 1, "startTime": "2026-11-23T10:00:00Z", "nodeNames": names}])
@@ -196,7 +252,7 @@ def test_a_thousand_ranks_in_twenty_attempts_are_a_page_of_half_a_megabyte_at_mo
     for choice in (Choice(), Choice(attempt=7)):
         body = drawn_job(story, known, choice).body
         assert len(body.encode()) < 500_000
-        assert len(Page(body).all("a")) < 200, "stops of the keyboard"
+        assert len(Page(body).all("a")) < 270, "stops of the keyboard: one or two a row"
     assert "981 nodes that nothing speaks against" in drawn_job(story, known, Choice()).body
 
 

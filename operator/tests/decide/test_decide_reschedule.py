@@ -86,7 +86,7 @@ def test_of_two_nodes_that_broke_the_one_that_is_given_back_is_enough() -> None:
     here.settle()
     assert here.job.status.message is not None
     assert here.job.status.message.startswith(
-        "avoided: node-1 (GPUFault in attempt 1), node-2 (GPUFault in attempt 2). Repair one of them"
+        "avoided: node-1 (GPUFault in attempt 1), node-2 (GPUFault in attempt 2). Repair one and"
     )
     here.nodes = {"node-1": MENDED, "node-2": Node(name="node-2")}
     here.settle()

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from oarlock.clock import parsed, when, written
 from oarlock.explain import faults, words
+from oarlock.explain.advice import advice, job_of
 from oarlock.explain.causes import OF_CLASS, Cause, Part, named
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Facts, Object
@@ -199,14 +200,14 @@ def _troubles(
     found: dict[int, Trouble] = {}
     for line in lines:
         if line.get("type") == "Fault" and (rank := integer(line.get("rank"))) is not None:
-            found[rank] = _of_line(line, rank, where.get(rank, ""), facts.name)
+            found[rank] = _of_line(line, rank, where.get(rank, ""), job_of(facts))
     for report in reports:
-        found[report.rank] = faults.of_report(report, job=facts.name, node=where.get(report.rank, ""))
+        found[report.rank] = faults.of_report(report, job=job_of(facts), node=where.get(report.rank, ""))
     for pod in pods:
-        if trouble := faults.of_pod(pod, job=facts.name):
+        if trouble := faults.of_pod(pod, job=job_of(facts)):
             found[pod.rank] = trouble
     return faults.root_first(found.values()) or [
-        _of_line(line, integer(line.get("rank")), "", facts.name)
+        _of_line(line, integer(line.get("rank")), "", job_of(facts))
         for line in lines
         if line.get("type") == "Decision" and _is_a_trouble(line)
     ]
@@ -237,7 +238,7 @@ def _of_line(line: Object, rank: int | None, node: str, job: str) -> Trouble:
         node=where,
         fault_class=kind,
         evidence=(Evidence(source="history", text=message or kind, time=time),),
-        next=faults.advice(cause, job=job, node=where),
+        next=advice(cause, job=job, nodes=(where,), attempt=integer(line.get("attempt"))),
     )
 
 
@@ -254,7 +255,7 @@ def _attempt_of(fault: Object | None, records: Mapping[int, Object]) -> int | No
 def _with_the_operators_word(facts: Facts, raw: Object, record: Object, troubles: list[Trouble]) -> list[Trouble]:
     """The operator's attribution first, with what the pod of that rank has beside; the others behind it."""
     told = faults.of_last_fault(
-        raw, attempt=record["number"], end_reason=text(record.get("endReason"), 253), job=facts.name
+        raw, attempt=record["number"], end_reason=text(record.get("endReason"), 253), job=job_of(facts)
     )
     same = next((one for one in troubles if one.rank == told.rank), None)
     if same:
@@ -295,7 +296,7 @@ def _told(facts: Facts) -> dict[int, Trouble]:
             node=node,
             pod=pod["pod"] if pod else "",
             evidence=(Evidence(source=f"Event {reason}", text=told, time=time),),
-            next=faults.advice(cause, job=facts.name, node=node),
+            next=advice(cause, job=job_of(facts), nodes=(node,), attempt=int(after[1]) - 1),
         )
     return found
 

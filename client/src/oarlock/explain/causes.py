@@ -2,7 +2,7 @@
 
 docs/why.md is made from it. Each reason that the operator gives is a row, so that whatever stands in a status can be
 explained; the other rows say more precisely what a reason's words, a kubelet, a scheduler or a report tell. In `next`,
-JOB and NODE stand for the names.
+what is in capitals stands for the names (advice.py).
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Cause(StrEnum):
         "NodesCordoned",
         Part.HELD,
         "nodes that would fit are cordoned",
-        "`oarlock nodes` says by whom and why; uncordon what is mended.",
+        "`oarlock nodes` says by whom and why; give back what is mended (`oarlock uncordon NODE`).",
     )
     AFFINITY = (
         "NoNodeMatches",
@@ -379,7 +379,7 @@ class Cause(StrEnum):
         "ApplicationError",
         Part.ENDED_BY_ITSELF,
         "the program failed: an exception, or a code that the contract does not name",
-        "`oarlock logs JOB --previous` has its last words.",
+        "`oarlock logs JOB --attempt ATTEMPT` has its last words.",
     )
     CONFIGURATION_ERROR = (
         "ConfigurationError",

@@ -145,7 +145,7 @@ def _waits(trouble: Trouble | None, attempts: Sequence[Attempt], now: Now) -> It
         yield Moment(
             time=trouble.time,
             what=trouble.cause,
-            text=f"{where_of(trouble)}{trouble.message}",
+            text=": ".join((f"{where_of(trouble)}{trouble.message}", *filter(None, ["; ".join(trouble.details)]))),
             attempt=trouble.attempt,
             node=trouble.node,
         )

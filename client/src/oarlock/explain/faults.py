@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from oarlock.explain import words
+from oarlock.explain.advice import advice
 from oarlock.explain.causes import OF_CLASS, OF_CODE, Cause, Part, named
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Object
@@ -18,22 +19,8 @@ from oarlock_api.contract.wire import integer, text
 MAX_EVIDENCE = 8
 VICTIMS = (Cause.PEER_LOST, Cause.LEFT_ON_REQUEST, Cause.KILLED_AFTER_GRACE)
 """What pods tell that ended for another one's sake."""
-_CLAIMED = (
-    "Nothing for the job. Only the program says so, and no driver: look at the GPUs of NODE before you repair any."
-)
-"""What to do about a broken GPU of which no driver speaks: any program can exit with these codes."""
 _PREEMPTED = ("PreemptionByScheduler", "Preempted", "WorkloadEvictedDueToPreempted")
 _NODE_LOST = "DeletionByPodGC"
-
-
-def advice(cause: Cause, *, job: str, node: str = "", proven: bool = True) -> str:
-    """What to do, with the names of the job and of the node in it. `proven`: whether more than a program's word says it."""
-    return (
-        (cause.next if proven or cause is not Cause.GPU_FAULT else _CLAIMED)
-        .replace("JOB", job)
-        .replace("of NODE", f"of {node}" if node else "of the node")
-        .replace("NODE", node or "NODE")
-    )
 
 
 def of_report(report: Report, *, job: str, node: str = "", pod: str = "") -> Trouble:
@@ -58,7 +45,7 @@ def of_report(report: Report, *, job: str, node: str = "", pod: str = "") -> Tro
         exit_code=report.code,
         first_rank=report.first_error_rank,
         evidence=(said, *readings),
-        next=advice(cause, job=job, node=node, proven=report.proven),
+        next=advice(cause, job=job, nodes=(node,), attempt=report.attempt, proven=report.proven),
     )
 
 
@@ -105,7 +92,7 @@ def _of_pod(pod: Pod, cause: Cause, message: str, job: str) -> Trouble:
         exit_code=code,
         fault_class=failure_class(code).value if code else "",
         evidence=(Evidence(source=f"pod {pod.name}", text=message[:1024], time=pod.ending.time if pod.ending else ""),),
-        next=advice(cause, job=job, node=pod.node),
+        next=advice(cause, job=job, nodes=(pod.node,), attempt=pod.attempt),
     )
 
 
@@ -154,7 +141,7 @@ def of_last_fault(raw: Object, *, attempt: int, end_reason: str, job: str) -> Tr
         action=text(raw.get("action"), 256),
         victims=integer(raw.get("victims")),
         evidence=tuple(Evidence(source="status.lastFault", text=one, time=time) for one in said[:MAX_EVIDENCE]),
-        next=advice(precise, job=job, node=node),
+        next=advice(precise, job=job, nodes=(node,), attempt=attempt),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from oarlock.explain import faults
+from oarlock.explain.advice import advice
 from oarlock.explain.attempts import Lines
 from oarlock.explain.causes import Cause, named
 from oarlock.explain.now import going
@@ -37,7 +37,7 @@ def _running(output: Output, attempts: Sequence[Attempt]) -> Now:
     eta = round((total - step) * median(pace)) if pace and total and step is not None else None
     cause = Cause.TRAINING if attempts[-1].first_step_time else Cause.STARTING
     message = going(attempts[-1], step, total)
-    next_ = faults.advice(cause, job="")
+    next_ = advice(cause, job="")
     return Now(phase="Running", cause=cause, message=message, next=next_, step=step, total_steps=total, eta_seconds=eta)
 
 
@@ -79,7 +79,7 @@ def _now(
         phase=PHASE,
         cause=cause,
         message=message,
-        next=next_ or faults.advice(cause, job=""),
+        next=next_ or advice(cause, job=""),
         node=node,
         rank=rank,
         step=step,

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from oarlock.clock import when
-from oarlock.explain import faults, scheduler, words
+from oarlock.explain import scheduler, words
+from oarlock.explain.advice import advice, job_of
 from oarlock.explain.causes import Cause, named
 from oarlock.explain.pods import Pod
 from oarlock.explain.some_names import some
@@ -22,6 +23,9 @@ _MOUNTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreate
 """Reasons of Events by which a kubelet says what it never writes into the pod."""
 _STARTS = ("Pulling", "Pulled", "Created", "Started")
 """The same of what comes only after volumes and sandbox are there."""
+
+
+MOST_DETAILS = 8
 
 
 class Situation:
@@ -62,8 +66,12 @@ class Situation:
             node=where,
             pod=pod.name if pod else "",
             evidence=(Evidence(source=source, text=said[:1024], time=time),) if said else (),
-            next=faults.advice(cause, job=self.facts.name, node=where),
+            next=self.advice(cause, (where,)),
         )
+
+    def advice(self, cause: Cause, nodes: Sequence[str], *, taint: str = "") -> str:
+        """What to do about a cause, with the names of this job and of these nodes."""
+        return advice(cause, job=job_of(self.facts), nodes=nodes, attempt=self.attempt or None, taint=taint)
 
     def from_condition(self, kind: str, cause: Cause) -> Trouble:
         """A trouble in the words of a condition."""
@@ -126,13 +134,38 @@ def _not_placed(s: Situation) -> Trouble | None:
     found = scheduler.explain(said, s.facts.nodes)
     told = s.condition("Scheduled")
     # A claim keeps a pod from every node, avoided or not.
-    if told.get("reason") == Cause.NOT_ENOUGH_HEALTHY_NODES and not words.of_scheduling(said):
-        return s.from_condition("Scheduled", Cause.NOT_ENOUGH_HEALTHY_NODES)
+    avoided = [one for one in s.status.get("avoidedNodes") or [] if one.get("strict", True)]
+    if told.get("reason") == Cause.NOT_ENOUGH_HEALTHY_NODES and not words.of_scheduling(said) and avoided:
+        return _too_few_healthy(s, waiting, avoided, found)
     count = f"{len(waiting)} of {len(s.pods)} pods have no node: " if len(s.pods) > 1 else ""
     pod = waiting[0]
     trouble = s.trouble(found.cause, f"{count}{found.message}", "", time=pod.since, node=found.node)
     evidence = Evidence(source=f"scheduler, of pod {pod.name}", text=said, time=pod.since)
-    return replace(trouble, node=found.node, evidence=(evidence, *_claims(s, found.cause)))
+    next_ = s.advice(found.cause, found.nodes, taint=found.taint)
+    evidences = (evidence, *_claims(s, found.cause))
+    return replace(trouble, node=found.node, details=found.details, evidence=evidences, next=next_)
+
+
+def _too_few_healthy(
+    s: Situation, waiting: Sequence[Pod], avoided: Sequence[Object], found: scheduler.Hindrance
+) -> Trouble:
+    """The job's own list of nodes, in the place of the operator's sentence about it."""
+    names = [text(one.get("name"), 253) for one in avoided]
+    trouble, pod = s.from_condition("Scheduled", Cause.NOT_ENOUGH_HEALTHY_NODES), waiting[0]
+    count = "a pod has" if len(waiting) == 1 else f"{len(waiting)} pods have"
+    kept_off = names[0] if len(names) == 1 else f"{len(names)} nodes"
+    why = [
+        f"{name} is avoided: {text(one.get('reason'), 300) or 'nobody says why'}"
+        for name, one in zip(names, avoided, strict=True)
+    ]
+    return replace(
+        trouble,
+        message=f"{count} no node, and the job keeps off {kept_off}",
+        node=names[0] if len(names) == 1 else "",
+        evidence=(Evidence(source=f"scheduler, of pod {pod.name}", text=pod.unplaced, time=pod.since),),
+        details=(*why[:MOST_DETAILS], ": ".join((found.message, "; ".join(found.details))).rstrip(": ")),
+        next=s.advice(Cause.NOT_ENOUGH_HEALTHY_NODES, names),
+    )
 
 
 def _claims(s: Situation, cause: Cause) -> tuple[Evidence, ...]:
@@ -265,18 +298,19 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         training = going(attempts[-1], step, total) if phase == "Running" and attempts else ""
         message = training or text(s.status.get("message"), 2048) or cause.meaning
     node = trouble.node if trouble else ""
-    advice = [faults.advice(cause, job=s.facts.name, node=node)]
+    to_do = [s.advice(cause, (node,))]
     if trouble and trouble.cause == cause:
-        advice = [trouble.next]
+        to_do = [trouble.next]
     elif trouble:
-        advice.insert(0, trouble.next)
+        to_do.insert(0, trouble.next)
     if phase != "Failed":
-        advice += _cordons(s)
+        to_do += _cordons(s)
     return Now(
         phase=phase,
         cause=cause,
         message=message or cause.meaning,
-        next=" ".join(dict.fromkeys(advice)),
+        details=trouble.details if trouble and message == trouble.message else (),
+        next=" ".join(dict.fromkeys(to_do)),
         node=node,
         rank=trouble.rank if trouble else None,
         step=step,

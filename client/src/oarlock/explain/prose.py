@@ -5,6 +5,7 @@ Times are in UTC. What others wrote stands in it without control characters.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +15,11 @@ from oarlock.terminal import escaped
 MOST_MOMENTS = 16
 """Of a chain that is longer, the first and the last are shown."""
 MOST_EVIDENCE = 3
+MOST_DETAILS = 4
 _INDENT = 10
+_COMMAND = re.compile("`[^`]*`")
+_GLUE = "\x00"
+"""In the place of a space; `escaped` leaves none of these."""
 
 
 def prose(story: Story, *, width: int = 110) -> str:
@@ -41,11 +46,13 @@ def _lines(story: Story, width: int) -> Iterator[str]:
         yield from _wrapped(moment.time[11:19], f"{moment.what}: {moment.text}", width)
     yield ""
     yield from _wrapped("Now", f"{now.cause}: {now.message}", width)
+    for detail in now.details[:MOST_DETAILS]:
+        yield from _wrapped("", f"- {detail}", width)
     told = story.trouble
     if told and told.cause == now.cause:
         for one in [one for one in told.evidence if one.text not in now.message][:MOST_EVIDENCE]:
             yield from _wrapped("", f"{one.source}: {one.text}", width)
-    yield from _wrapped("Next", now.next, width)
+    yield from _wrapped("Next", now.next, width, most=6)
     if story.unknown:
         yield from _wrapped("Unknown", "; ".join(f"{one.what} ({one.why})" for one in story.unknown), width)
 
@@ -56,8 +63,9 @@ def _shown(chain: Sequence[Moment]) -> list[Moment | None]:
     return [*chain[:4], None, *chain[4 - MOST_MOMENTS :]]
 
 
-def _wrapped(head: str, body: str, width: int) -> Iterator[str]:
-    """At most three lines; the JSON has all of it."""
-    lines = textwrap.wrap(escaped(" ".join(body.split())), width - _INDENT, max_lines=3, placeholder=" ...") or [""]
-    for place, line in enumerate(lines):
-        yield f"{head if place == 0 else '':<{_INDENT}}{line}".rstrip()
+def _wrapped(head: str, body: str, width: int, most: int = 3) -> Iterator[str]:
+    """At most so many lines; the JSON has all of it. A command stays in one line, as far as it fits, to be copied."""
+    text = _COMMAND.sub(lambda found: found[0].replace(" ", _GLUE), escaped(" ".join(body.split())))
+    wrap = textwrap.TextWrapper(width - _INDENT, max_lines=most, placeholder=" ...", break_on_hyphens=False)
+    for place, line in enumerate(wrap.wrap(text) or [""]):
+        yield f"{head if place == 0 else '':<{_INDENT}}{line.replace(_GLUE, ' ')}".rstrip()

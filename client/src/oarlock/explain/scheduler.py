@@ -32,11 +32,21 @@ Known = tuple[int, str, Cause]
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
-    """Why pods have no node: the cause that speaks for most nodes, a plain sentence, and a node where it is one."""
+    """Why pods have no node: the cause that speaks for most nodes, a plain sentence, and what each of the nodes lacks.
+
+    `nodes` are those that the cause is about, as far as the nodes themselves show it; `taint` is the key of the one taint.
+    """
 
     cause: Cause
     message: str
-    node: str = ""
+    details: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    taint: str = ""
+
+    @property
+    def node(self) -> str:
+        """The one node; empty where it is none, or several."""
+        return self.nodes[0] if len(self.nodes) == 1 else ""
 
 
 def explain(said: str, nodes: Sequence[Object]) -> Hindrance:
@@ -55,9 +65,13 @@ def explain(said: str, nodes: Sequence[Object]) -> Hindrance:
     own = [one for one in known if _is_own(one[1])] or known
     cause = max(own, key=lambda one: (_weight(one[2]), one[0]))[2]
     named = {node for _, what, each in own if each is cause for node in _where(what, each, nodes)}
-    told = "; ".join(_plain(count, what, each, nodes) for count, what, each in own)
+    keys = {taint["key"] for _, what, each in own if each is cause for taint in _TAINT.finditer(what)}
     return Hindrance(
-        cause, f"of {found['all']} nodes none takes a pod: {told}", node=named.pop() if len(named) == 1 else ""
+        cause,
+        f"of {found['all']} nodes none takes a pod",
+        details=tuple(_plain(count, what, each, nodes) for count, what, each in own),
+        nodes=tuple(sorted(named)),
+        taint=keys.pop() if len(keys) == 1 else "",
     )
 
 

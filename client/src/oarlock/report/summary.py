@@ -9,7 +9,8 @@ from oarlock.clock import parsed
 from oarlock.explain.causes import named
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
-from oarlock.report.markup import Html, cut, element, joined, with_code
+from oarlock.report.links import Links
+from oarlock.report.markup import Html, cut, element, joined
 from oarlock.report.words import DASH, duration, figure, instant, when, whole
 from oarlock.story import Story
 from oarlock_api.contract.figures import parse_line
@@ -17,6 +18,8 @@ from oarlock_api.contract.wire import integer, text
 
 _GOOD = {"Running", "Succeeded"}
 _BAD = {"Failed"}
+MOST_EVIDENCE = 3
+MOST_DETAILS = 20
 _UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
 _SMALL = 10
 """Below it, a count has a decimal."""
@@ -27,8 +30,9 @@ def title_of(story: Story) -> str:
     return f"{story.namespace}/{story.name}" if story.namespace else story.name
 
 
-def summary(story: Story, facts: Facts) -> Html:
+def summary(story: Story, facts: Facts, links: Links | None = None) -> Html:
     """The header."""
+    links = links or Links()
     now = story.now
     style = "good" if now.phase in _GOOD or now.cause == "Succeeded" else "bad" if now.phase in _BAD else "plain"
     cause = named(now.cause)
@@ -38,7 +42,7 @@ def summary(story: Story, facts: Facts) -> Html:
         _entry("Loss", figure(_last([point.loss for point in story.curve]))),
         _entry("Seconds per step", figure(_last([point.seconds_per_step for point in story.curve]))),
         _time_left(story),
-        _last_fault(story),
+        _last_fault(story, links),
         _gpus(facts),
         _entry("Attempts", whole(story.attempts[-1].number) if story.attempts else DASH),
         _goodput(facts),
@@ -49,16 +53,21 @@ def summary(story: Story, facts: Facts) -> Html:
         bar = element("progress", f"{min(step / total, 1):.0%}", value=str(min(step, total)), max=str(total))
         share = element("p", bar, class_="progress")
     seen = story.trouble.evidence if story.trouble and story.trouble.cause == now.cause else ()
+    details = [element("li", links.said(cut(one, 600))) for one in now.details[:MOST_DETAILS]]
+    next_ = links.advice(now.next, attempt=story.trouble.attempt if story.trouble else None)
     evidence = [
-        element("li", f"{one.source}: {cut(one.text, 1024)}") for one in seen[:3] if one.text not in now.message
+        element("li", f"{one.source}: ", links.said(cut(one.text, 1024)))
+        for one in seen[:MOST_EVIDENCE]
+        if one.text not in now.message
     ]
     return element(
         "header",
         element("h1", cut(title_of(story), 400), element("span", now.phase, class_=f"badge {style}")),
         element("p", element("strong", now.cause), f", {cause.meaning}" if cause else None, class_="cause"),
-        element("p", cut(now.message, 1500)) if now.message else None,
+        element("p", links.said(cut(now.message, 1500))) if now.message else None,
+        element("ul", *details) if details else None,
         element("ul", *evidence, class_="evidence") if evidence else None,
-        element("p", element("span", "Next: ", class_="dim"), with_code(now.next), class_="next") if now.next else None,
+        element("p", element("span", "Next: ", class_="dim"), next_, class_="next") if now.next else None,
         share,
         figures,
         element("p", joined("Output: ", element("code", story.directory)), class_="dim") if story.directory else None,
@@ -77,7 +86,7 @@ def _time_left(story: Story) -> Html:
     return _entry("Time left", duration(left), f"until {over:%b} {over.day}, {over:%H:%M} UTC")
 
 
-def _last_fault(story: Story) -> Html:
+def _last_fault(story: Story, links: Links) -> Html:
     """Of the newest attempt that met one."""
     fault = next((one.faults[0] for one in reversed(story.attempts) if one.faults), None)
     if fault is None:
@@ -85,7 +94,9 @@ def _last_fault(story: Story) -> Html:
     now, then = instant(story.time), instant(fault.time)
     ago = f"{duration(now - then)} ago" if now is not None and then is not None and now > then else when(fault.time)
     where = f" on {fault.node}" if fault.node else ""
-    return _entry("Last fault", cut(fault.cause, 100), cut(f"{ago}{where}", 300), title=cut(fault.message, 600))
+    return _entry(
+        "Last fault", cut(fault.cause, 100), links.said(cut(f"{ago}{where}", 300)), title=cut(fault.message, 600)
+    )
 
 
 def _goodput(facts: Facts) -> Html:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from oarlock.report.markup import Child, Html, cut, element, joined, with_code
+from oarlock.report.links import Links
+from oarlock.report.markup import Child, Html, cut, element, joined
 from oarlock.report.parts import at, row, section, table
 from oarlock.report.words import DASH, duration, some, whole
 from oarlock.story import Attempt, Cordon, Moment, Story, Trouble, Unknown
@@ -27,31 +27,26 @@ _CORDON = ("Node", "Cordoned (UTC)", "Attempt", "GPU", "Why", "Given back (UTC)"
 _MOMENT = ("Time (UTC)", "What", "In words")
 
 
-class LogAddress(Protocol):
-    """Where the log of an attempt is shown: of one pod and about a time, where they are known."""
-
-    def __call__(self, attempt: int, *, pod: int | None = None, time: str = "") -> str:
-        """The address."""
-
-
-def attempts(story: Story, *, log: LogAddress | None = None) -> Html | None:
-    """The table of attempts, each with a link to its `log`."""
+def attempts(story: Story, links: Links | None = None) -> Html | None:
+    """The table of attempts, each with a link to its log."""
+    links = links or Links()
     if not story.attempts:
         return None
     shown = story.attempts[-MOST_ATTEMPTS:]
-    rows = (row(ATTEMPT_COLUMNS, _attempt(one, log), id=f"attempt-{one.number}") for one in shown)
+    rows = (row(ATTEMPT_COLUMNS, _attempt(one, links), id=f"attempt-{one.number}") for one in shown)
     return section("Attempts", table(ATTEMPT_COLUMNS, rows), _earlier(story))
 
 
-def _attempt(one: Attempt, log: LogAddress | None) -> list[Child]:
+def _attempt(one: Attempt, links: Links) -> list[Child]:
     stages = ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05)
     first = element("span", at(one.first_step_time), title=stages or None)
     ended = one.end_reason or DASH
     nodes = some(one.node_names or [place.node for place in one.places])
-    number = _logged(str(one.number), f"attempt {one.number}", log(one.number) if log else None)
+    number = _logged(str(one.number), f"attempt {one.number}", links.log(one.number))
     return [
         number, at(one.start_time), cut(one.reason, 200) or DASH, first, at(one.end_time), cut(ended, 200),
-        whole(one.resumed_from_step), whole(one.lost_steps), cut(nodes, 600), cut(one.decision, 600) or DASH,
+        whole(one.resumed_from_step), whole(one.lost_steps), links.said(cut(nodes, 600)),
+        links.said(cut(one.decision, 600)) or DASH,
     ]  # fmt: skip
 
 
@@ -60,26 +55,27 @@ def _earlier(story: Story) -> Html | None:
     return element("p", f"{left_out:,} earlier attempts are left out.", class_="dim") if left_out > 0 else None
 
 
-def _logged(words: str, of: str, address: str | None) -> Child:
+def _logged(words: Child, of: str, address: str | None) -> Child:
     if address is None:
         return words
     return joined(words, " ", element("a", "Log", href=address, aria_label=f"Log of {of}"))
 
 
-def faults(story: Story, *, only: int | None = None, log: LogAddress | None = None) -> Html:
+def faults(story: Story, *, only: int | None = None, links: Links | None = None) -> Html:
     """Each attempt's root cause with what it rests on and what to do about it, then who went down with it.
 
-    `only`: of that attempt, with more of those who went down. Each has a link to its `log`: of those who went down
+    `only`: of that attempt, with more of those who went down. Each has a link to its log: of those who went down
     only where one attempt is shown, for nobody tabs through hundreds.
     """
+    links = links or Links()
     rows: list[Html] = []
     most = MOST_VICTIMS if only is None else MOST_VICTIMS_OF_ONE
     for one in reversed(story.attempts[-MOST_ATTEMPTS:] if only is None else story.attempts):
         if not one.faults or only not in (None, one.number):
             continue
-        rows.append(row(_FAULT, _root(one, one.faults[0], log), id=f"fault-{one.number}"))
+        rows.append(row(_FAULT, _root(one, one.faults[0], links), id=f"fault-{one.number}"))
         victims = one.faults[1:]
-        rows.extend(row(_FAULT, _victim(one, fault, log if only is not None else None)) for fault in victims[:most])
+        rows.extend(row(_FAULT, _victim(one, fault, links, logged=only is not None)) for fault in victims[:most])
         if len(victims) > most:
             rows.append(
                 row(_FAULT, [str(one.number), "", "", "", f"and {len(victims) - most:,} more pods of this attempt"])
@@ -89,56 +85,65 @@ def faults(story: Story, *, only: int | None = None, log: LogAddress | None = No
     return section("Faults", table(_FAULT, rows))
 
 
-def _root(attempt: Attempt, fault: Trouble, log: LogAddress | None) -> list[Child]:
+def _root(attempt: Attempt, fault: Trouble, links: Links) -> list[Child]:
     evidence = [
         element("li", element("span", f"{one.source}: ", class_="dim"), cut(one.text, 1024))
         for one in fault.evidence[:MOST_EVIDENCE]
         if one.text != fault.message
     ]
+    next_ = links.advice(cut(fault.next, 600), attempt=attempt.number, beside=fault.node)
     told = element(
         "div",
         element("p", cut(fault.message, _LONGEST)),
         element("ul", *evidence, class_="evidence") if evidence else None,
         element("p", element("span", "Done: ", class_="dim"), cut(fault.action, 300)) if fault.action else None,
-        element("p", element("span", "Next: ", class_="dim"), with_code(cut(fault.next, 600))) if fault.next else None,
+        element("p", element("span", "Next: ", class_="dim"), next_) if fault.next else None,
     )
     return [
         str(attempt.number),
         at(fault.time),
         element("strong", cut(fault.cause, 100)),
-        _where(attempt, fault, log),
+        _where(attempt, fault, links),
         told,
     ]
 
 
-def _victim(attempt: Attempt, fault: Trouble, log: LogAddress | None) -> list[Child]:
+def _victim(attempt: Attempt, fault: Trouble, links: Links, *, logged: bool) -> list[Child]:
     return [
         str(attempt.number),
         at(fault.time),
         cut(fault.cause, 100),
-        _where(attempt, fault, log),
+        _where(attempt, fault, links, logged=logged),
         cut(fault.message, 300),
     ]
 
 
-def _where(attempt: Attempt, fault: Trouble, log: LogAddress | None) -> Child:
+def _where(attempt: Attempt, fault: Trouble, links: Links, *, logged: bool = True) -> Child:
     parts = [fault.node, f"rank {fault.rank}" if fault.rank is not None else ""]
     parts += [f"GPU {fault.gpu}" if fault.gpu is not None else "", fault.gpu_uuid]
     parts += [f"XID {fault.xid}" if fault.xid is not None else ""]
     where = cut(", ".join(part for part in parts if part), 300) or DASH
     of = f"attempt {attempt.number}" + (f", pod {fault.rank}" if fault.rank is not None else "")
-    return _logged(where, of, log(attempt.number, pod=fault.rank, time=fault.time) if log else None)
+    log = links.log(attempt.number, pod=fault.rank, time=fault.time) if logged else None
+    return _logged(links.said(where), of, log)
 
 
-def cordons(found: Sequence[Cordon]) -> Html | None:
+def cordons(found: Sequence[Cordon], links: Links | None = None) -> Html | None:
     """Nodes that were taken out of service for this job; None where there are none."""
+    links = links or Links()
     if not found:
         return None
     ids: set[int | None] = set()
     rows = []
     for one in found[-MOST_CORDONS:]:
         done = at(one.done_time) if one.done_time else "not yet"
-        cells: list[Child] = [one.node, done, whole(one.attempt), one.gpu_uuid or DASH, cut(one.reason, 600)]
+        cells: list[Child] = [
+            links.node(one.node),
+            done,
+            whole(one.attempt),
+            one.gpu_uuid or DASH,
+            cut(one.reason, 600),
+        ]
         cells.append(_given_back(one))
         rows.append(row(_CORDON, cells, id=None if one.attempt in ids else f"cordon-{one.attempt}"))
         ids.add(one.attempt)
@@ -152,15 +157,19 @@ def _given_back(one: Cordon) -> Child:
     return element("span", at(one.given_back_time), by) if one.given_back_time else "yes"
 
 
-def chain(found: Sequence[Moment]) -> Html | None:
+def chain(found: Sequence[Moment], links: Links | None = None) -> Html | None:
     """What happened, a line each; of a very long story its beginning and its end."""
+    links = links or Links()
     if not found:
         return None
     shown: list[Moment | None] = list(found)
     if len(found) > FIRST_MOMENTS + LAST_MOMENTS:
         shown = [*found[:FIRST_MOMENTS], None, *found[-LAST_MOMENTS:]]
     left_out = f"{len(found) - FIRST_MOMENTS - LAST_MOMENTS:,} lines are left out"
-    cells = ([at(one.time), cut(one.what, 100), cut(one.text, 600)] if one else ["", "", left_out] for one in shown)
+    cells = (
+        [at(one.time), cut(one.what, 100), links.said(cut(one.text, 600))] if one else ["", "", left_out]
+        for one in shown
+    )
     return section("What happened", table(_MOMENT, (row(_MOMENT, each) for each in cells)))
 
 

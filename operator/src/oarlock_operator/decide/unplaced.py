@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.model.cordon_marks import GIVE_BACK
 from oarlock_operator.model.observation import Pod
 from oarlock_operator.model.reasons import Reason
 
@@ -16,9 +15,10 @@ def unplaced(draft: Draft, pods: Iterable[Pod]) -> tuple[Reason, str] | None:
     if not obstacles:
         return None
     said = "; ".join(obstacles)
-    avoided = ", ".join(f"{node.name} ({node.reason})" for node in draft.status.avoided_nodes if node.strict)
+    avoided = [node for node in draft.status.avoided_nodes if node.strict]
     if not avoided:
         return Reason.UNSCHEDULABLE, said[:2048]
-    mend = f"Repair one of them and give it back (kubectl uncordon NODE, or where it is not cordoned: {GIVE_BACK})"
-    message = f"avoided: {avoided}. {mend}; or suspend, lower spec.nodes, and resume. {said}"
+    names = ", ".join(f"{node.name} ({node.reason})" for node in avoided)
+    mend = f"Repair one and give it back (oarlock uncordon {avoided[0].name}), or suspend, lower spec.nodes, and resume"
+    message = f"avoided: {names}. {mend}. {said}"
     return Reason.NOT_ENOUGH_HEALTHY_NODES, message[:2048]

@@ -21,8 +21,6 @@ Json = dict[str, Any]
 
 GPUS = "oarlock.dev/gpus"
 """Annotation that a site may write: UUIDs or serial numbers of the node's GPUs, with commas between."""
-GIVE_BACK = f"kubectl annotate --overwrite node NODE {GIVEN_BACK}=$(date -u +%FT%TZ)"
-"""How, in words of a shell."""
 MOST_GPUS = 64
 _BETWEEN = re.compile(r"[,\s]+")
 

@@ -95,12 +95,17 @@ def job_address(row: JobRow) -> str:
     return f"/jobs/{quote(row.namespace)}/{quote(row.name)}"
 
 
+def button(word: str, address: str) -> Html:
+    """A link to a page that asks first."""
+    return element("a", f"{word}\u2026", href=address, class_="button")
+
+
 def links(row: JobRow) -> Html | None:
     """A link to each action that fits the job as it is; none where nothing does."""
     found = [action for action in ACTIONS if action.fits(row)]
     if not found:
         return None
-    drawn = [element("a", f"{one.word}\u2026", href=f"{job_address(row)}/{one.path}", class_="button") for one in found]
+    drawn = [button(one.word, f"{job_address(row)}/{one.path}") for one in found]
     return element("nav", *drawn, class_="actions", aria_label=f"What can be done with {row.name}")
 
 
@@ -148,8 +153,7 @@ GIVE_BACK = "GiveBack"
 def give_back_link(row: NodeRow, *, namespace: str = "") -> Html:
     """A link to give a node back. `namespace` is the one of whose jobs the caller may know."""
     query = f"?namespace={quote(namespace)}" if namespace else ""
-    word = "Uncordon" if row.cordoned else "Give back"
-    return element("a", f"{word}\u2026", href=f"/nodes/{quote(row.name)}/uncordon{query}", class_="button")
+    return button("Uncordon" if row.cordoned else "Give back", f"/nodes/{quote(row.name)}/uncordon{query}")
 
 
 def ask_job(action: Action, row: JobRow, *, uid: str, csrf: str) -> Html:

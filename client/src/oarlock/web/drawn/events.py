@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oarlock.facts import Facts
+from oarlock.report.links import Links
 from oarlock.report.markup import Html, cut, element
 from oarlock.report.parts import at, row, section, table
 from oarlock.rows import event_rows
@@ -11,7 +12,7 @@ MOST = 100
 _COLUMNS = ("Last seen (UTC)", "Reason", "About", "What it says")
 
 
-def events(facts: Facts) -> Html:
+def events(facts: Facts, links: Links) -> Html:
     """The section; that there are none is said in it."""
     found = event_rows([dict(one) for one in facts.events], job=facts.name)
     if not found:
@@ -25,7 +26,7 @@ def events(facts: Facts) -> Html:
                 at(one.time),
                 element("strong", cut(one.reason, 100)) if one.type == "Warning" else cut(one.reason, 100),
                 cut(one.about, 200),
-                cut(one.message, 600) + (f" ({one.count} times)" if one.count > 1 else ""),
+                links.said(cut(one.message, 600) + (f" ({one.count} times)" if one.count > 1 else "")),
             ],
         )
         for one in reversed(found[-MOST:])

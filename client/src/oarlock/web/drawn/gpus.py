@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oarlock.report.links import Links
 from oarlock.report.markup import Html, cut, element, joined
 from oarlock.report.parts import at, row, section, table
 from oarlock.report.words import DASH, whole
@@ -37,8 +38,9 @@ MEANINGS = {
 _COLUMNS = ("Node", "GPU", "Since (UTC)", "Evidence")
 
 
-def gpus(nodes: Sequence[Node], *, wanted: int = 0) -> Html:
+def gpus(nodes: Sequence[Node], *, wanted: int = 0, links: Links | None = None) -> Html:
     """The section. `wanted` is how many nodes the job asks for: names of some may not be known."""
+    links = links or Links()
     if not nodes:
         return section("GPUs", element("p", "No pod of this job has a node yet.", class_="dim"))
     here = [one for one in nodes if one.here][:MOST_NODES]
@@ -47,13 +49,13 @@ def gpus(nodes: Sequence[Node], *, wanted: int = 0) -> Html:
     short = _shortened([one.name for one in here]) if compact else {}
     unknown = wanted - len(here) if here and wanted > len(here) else 0
     told = [(node, one) for node in (*here, *gone) for one in node.against]
-    drawn = [_node(one, short.get(one.name, one.name), compact=compact) for one in here]
+    drawn = [_node(one, short.get(one.name, one.name), links, compact=compact) for one in here]
     style = "nodes compact" if compact else "nodes"
     well: list[Html] = []
     if len(here) > MANY:
         well = [one for one, node in zip(drawn, here, strict=True) if not node.against]
         drawn = [one for one, node in zip(drawn, here, strict=True) if node.against]
-    left = (_node(one, one.name, compact=False) for one in gone[:ROOMY])
+    left = (_node(one, one.name, links, compact=False) for one in gone[:ROOMY])
     return section(
         "GPUs",
         element("p", _sentence(here, gone), class_="dim"),
@@ -70,7 +72,7 @@ def gpus(nodes: Sequence[Node], *, wanted: int = 0) -> Html:
         element("ul", *left, class_="nodes") if gone else None,
         element("p", f"and {len(gone) - ROOMY:,} more", class_="dim") if len(gone) > ROOMY else None,
         _legend({one.health for _, one in told}),
-        _table(told),
+        _table(told, links),
     )
 
 
@@ -103,14 +105,18 @@ def _shared(names: Sequence[str]) -> int:
     return max(low.rfind("-", 0, same), low.rfind(".", 0, same)) + 1
 
 
-def _node(node: Node, short: str, *, compact: bool) -> Html:
-    """A node that is well is a name and a line of dashes: there may be a thousand of them."""
+def _node(node: Node, short: str, links: Links, *, compact: bool) -> Html:
+    """A node that is well is a name and a line of dashes: there may be a thousand of them.
+
+    Where there are many, the names of those that are well lead nowhere: nobody steps by keyboard through a thousand links.
+    """
+    name = element("span", short if compact else links.node(node.name), class_="name")
     rank = element("span", f"rank {whole(node.rank)}", class_="dim") if node.rank is not None and not compact else None
     if not node.against:
         wide = node.gpus * _STEP
         dashes = element("path", d=f"M0 5h{wide - 2}", class_="dashes")
         drawn = element("svg", dashes, width=wide, height=_SIDE, aria_hidden="true")
-        return element("li", element("span", short, class_="name"), drawn, rank, title=node.name if compact else None)
+        return element("li", name, drawn, rank, title=node.name if compact else None)
     # The node's own state is a word, or a sign behind its GPUs' squares.
     own = next((one.health for one in node.against if one.health in OF_NODES), None)
     said = _said(node)
@@ -124,7 +130,11 @@ def _node(node: Node, short: str, *, compact: bool) -> Html:
         role="img",
     )
     badge = element("span", own.replace("-", " "), class_=f"badge {own}") if own and not compact else None
-    return element("li", element("a", element("span", short, class_="name"), drawn, rank, badge, href="#against"))
+    if compact:
+        return element("li", element("a", name, drawn, href="#against"))
+    if not node.here:  # their table stands right below
+        return element("li", name, drawn, badge)
+    return element("li", name, element("a", drawn, rank, badge, href="#against"))
 
 
 def _squares(node: Node) -> list[Html]:
@@ -173,11 +183,11 @@ def _legend(shown: set[Health]) -> Html:
     return element("ul", *keys, class_="legend")
 
 
-def _table(told: Sequence[tuple[Node, Against]]) -> Html | None:
+def _table(told: Sequence[tuple[Node, Against]], links: Links) -> Html | None:
     if not told:
         return None
     rows = (
-        row(_COLUMNS, [node.name, _gpu(one), at(one.time), cut(one.words, 600)])
+        row(_COLUMNS, [links.node(node.name), _gpu(one), at(one.time), cut(one.words, 600)])
         for node, one in sorted(told[: MOST_ROWS * 2], key=lambda each: -each[1].health.weight)[:MOST_ROWS]
     )
     more = (

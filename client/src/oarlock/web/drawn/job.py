@@ -7,13 +7,13 @@ stands in the address.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from urllib.parse import quote, urlencode
 
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
 from oarlock.report import tables
 from oarlock.report.curves import Axis, curves
+from oarlock.report.links import nodes_of
 from oarlock.report.markup import Html, element
 from oarlock.report.summary import summary
 from oarlock.report.timeline import timeline
@@ -24,8 +24,8 @@ from oarlock.web.ask import Region, View
 from oarlock.web.drawn.actions import last_action, links
 from oarlock.web.drawn.events import events
 from oarlock.web.drawn.gpus import gpus
-from oarlock.web.drawn.health import nodes_of
-from oarlock.web.drawn.logs import address_of
+from oarlock.web.drawn.health import nodes_of as gpu_nodes
+from oarlock.web.drawn.links import PageLinks
 from oarlock.web.drawn.manifest import manifest
 from oarlock_api.contract.wire import integer
 
@@ -79,22 +79,22 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
     def zoomed(attempt: int | None) -> str:
         return f"{here}{replace(choice, attempt=attempt).address()}#timeline"
 
-    log = partial(address_of, story.namespace, story.name)
+    to = PageLinks(nodes_of(story), namespace=story.namespace, job=story.name, row=row)
     wanted = integer(spec_of(facts).get("nodes")) or 0
     return {
         "part-how": (
-            summary(story, facts),
+            summary(story, facts, to),
             links(row) if row else None,
             last_action(facts.job or {}, now=facts.time),
             _ways(here),
         ),
         "part-timeline": (timeline(story, only=choice.attempt, zoom=zoomed),),
-        "part-gpus": (gpus(nodes_of(facts, story), wanted=wanted),),
+        "part-gpus": (gpus(gpu_nodes(facts, story), wanted=wanted, links=to),),
         "part-curve": (curves(story.curve, axis=choice.axis, turn=turned), _close_up(story, here)),
-        "part-faults": (tables.faults(story, only=choice.attempt, log=log), tables.cordons(story.cordons)),
-        "part-attempts": (tables.attempts(story, log=log),),
-        "part-chain": (tables.chain(story.chain),),
-        "part-events": (events(facts),),
+        "part-faults": (tables.faults(story, only=choice.attempt, links=to), tables.cordons(story.cordons, to)),
+        "part-attempts": (tables.attempts(story, to),),
+        "part-chain": (tables.chain(story.chain, to),),
+        "part-events": (events(facts, to),),
         "part-yaml": (manifest(facts),),
         "part-unknown": (tables.unknown(story.unknown),),
     }

@@ -77,7 +77,10 @@ def _cordoned(known: Known, offer: Offer | None) -> Html:
     words += f", {others:,} by somebody else." if others else "."
     if not off:
         return section("Cordoned", element("p", words, class_="dim"))
-    rows = (row(_CORDONED, _cordon(one, offer)) for one in [*by_us, *(one for one in off if one not in by_us)][:MOST])
+    rows = (
+        row(_CORDONED, _cordon(one, offer), id=f"node-{one.row.name}")
+        for one in [*by_us, *(one for one in off if one not in by_us)][:MOST]
+    )
     return section("Cordoned", element("p", words, class_="dim"), table(_CORDONED, rows))
 
 
@@ -192,7 +195,10 @@ def _all(known: Known) -> Html | None:
     found = [one for one in known.nodes if not one.row.cordoned]
     if not found:
         return None
-    rows = (row(_NODE, _node(one)) for one in sorted(found, key=lambda one: (one.row.ready, one.row.name))[:MOST])
+    rows = (
+        row(_NODE, _node(one), id=f"node-{one.row.name}")
+        for one in sorted(found, key=lambda one: (one.row.ready, one.row.name))[:MOST]
+    )
     more = element("p", f"{len(found) - MOST:,} more are left out.", class_="dim") if len(found) > MOST else None
     unready = sum(not one.row.ready for one in found)
     words = f"{len(found):,} nodes that take pods" + (f", {unready:,} of them not ready" if unready else "")

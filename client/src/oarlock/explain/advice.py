@@ -1,0 +1,63 @@
+"""What to do, with names in it: sentences in which commands stand between backticks, each as it can be copied into a shell.
+
+`pieces` takes them apart again, for whoever draws a link or a button where a terminal shows the command.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+
+from oarlock.explain.causes import Cause
+from oarlock.explain.some_names import some
+from oarlock.facts.model import Facts
+
+MOST_COMMANDS = 4
+"""The same command for several nodes."""
+_CLAIMED = (
+    "Nothing for the job. Only the program says so, and no driver: look at the GPUs of NODE before you repair any."
+)
+"""What to do about a broken GPU of which no driver speaks: any program can exit with these codes."""
+
+
+def advice(
+    cause: Cause,
+    *,
+    job: str,
+    nodes: Sequence[str] = (),
+    attempt: int | None = None,
+    taint: str = "",
+    proven: bool = True,
+) -> str:
+    """What to do about a cause. `job` is what `job_of` says, `nodes` those that it is about, as far as they are known.
+
+    `taint` is the key of the one that keeps pods away; `proven`: whether more than a program's word says it.
+    """
+    known = [node for node in nodes if node]
+    told = []
+    for place, part in enumerate((cause.next if proven or cause is not Cause.GPU_FAULT else _CLAIMED).split("`")):
+        if place % 2 == 0:
+            told.append(part.replace("NODE", some(known, MOST_COMMANDS) if known else "the node"))
+            continue
+        line = part.replace("JOB", job).replace("KEY", taint or "KEY")
+        line = line.replace("ATTEMPT", str(attempt)) if attempt else line.replace(" --attempt ATTEMPT", "")
+        each = [line.replace("NODE", node) for node in known[:MOST_COMMANDS]] if "NODE" in line else []
+        told.append("`, `".join(each) or line)
+    return "`".join(told)
+
+
+def job_of(facts: Facts) -> str:
+    """The job as a command names it: whatever namespace the reader's kubeconfig means."""
+    return f"{facts.name} -n {facts.namespace}" if facts.namespace else facts.name
+
+
+def pieces(advice: str) -> Iterator[str | list[str]]:
+    """A sentence's words as text, and each of its commands as a list of words."""
+    for place, part in enumerate(advice.split("`")):
+        if place % 2 == 0:
+            yield part
+            continue
+        try:
+            yield shlex.split(part)
+        except ValueError:
+            yield part.split()

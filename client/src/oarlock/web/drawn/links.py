@@ -1,0 +1,50 @@
+"""Where names and commands of a job's page lead: nodes to their rows, commands to the views and actions that do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from oarlock.names import is_name
+from oarlock.report.links import Links
+from oarlock.report.markup import Child, Html, element
+from oarlock.rows import JobRow
+from oarlock.web.drawn.actions import ACTIONS, button, job_address
+from oarlock.web.drawn.logs import address_of
+
+
+def node_address(name: str) -> str:
+    """Where a node is told of."""
+    return f"/nodes#node-{quote(name, safe='')}"
+
+
+class PageLinks(Links):
+    """Of a job. With its `row`, what can be done is a link to the page that asks first."""
+
+    def __init__(
+        self, nodes: Iterable[str] = (), *, namespace: str = "", job: str = "", row: JobRow | None = None
+    ) -> None:
+        super().__init__(nodes)
+        self._namespace, self._job, self._row = namespace, job, row
+
+    def node(self, name: str) -> Child:
+        """To its row among the nodes."""
+        return element("a", name, href=node_address(name)) if is_name(name) else name
+
+    def log(self, attempt: int, *, pod: int | None = None, time: str = "") -> str | None:
+        """Of that pod, until a minute after that time."""
+        return address_of(self._namespace, self._job, attempt, pod=pod, time=time)
+
+    def command(self, line: list[str], *, attempt: int | None = None) -> Html:
+        """To what does the same here; what the page cannot do stays a command."""
+        match line:
+            case ["oarlock", "uncordon", node] if self._row and is_name(node):
+                return button(f"Give {node} back", f"/nodes/{quote(node)}/uncordon")
+            case ["oarlock", "nodes"]:
+                return element("a", "The nodes' page", href="/nodes")
+            case ["oarlock", "logs", *_] if attempt:
+                return element("a", "Its log", href=self.log(attempt))
+            case ["oarlock", verb, *_] if self._row:
+                fitting = [one for one in ACTIONS if one.path == verb and one.fits(self._row)]
+                return button(fitting[0].word, f"{job_address(self._row)}/{verb}") if fitting else super().command(line)
+        return super().command(line)
