@@ -25,7 +25,10 @@ def link(pressed: list[str]) -> Iterator[str]:
         pressed.append("gpu")
         return "done: gpu node-2 <i>"
 
-    known = {"gpu": Button("Break <it>", "help", press), "none": Button("Nothing", "help", refused)}
+    known = {
+        "gpu": Button("Break <it>", lambda: f"strikes node-{len(pressed)} <i>", press),
+        "none": Button("Nothing", refused, refused),
+    }
     with buttons(known, page="http://127.0.0.1:1/enter?key=k&x=1") as found:
         yield found
 
@@ -45,16 +48,20 @@ def test_a_button_does_its_fault_and_the_page_tells_it(link: str, pressed: list[
     answer, said = ask(link, path)
     assert answer.status == 200
     assert "Break &lt;it&gt;" in said
+    assert "strikes node-0 &lt;i&gt;" in said
     assert 'action="gpu"' in said
     assert ask(link, f"{path}gpu", "POST")[0].getheader("Location") == path
     assert pressed == ["gpu"]
-    assert "done: gpu node-2 &lt;i&gt;" in ask(link, path)[1]
+    said = ask(link, path)[1]
+    assert "done: gpu node-2 &lt;i&gt;" in said
+    assert "strikes node-1 &lt;i&gt;" in said
 
 
 def test_a_fault_that_cannot_be_done_is_told(link: str) -> None:
     path = urlsplit(link).path
+    assert "<span>no pod of the job runs</span>" in ask(link, path)[1]
     ask(link, f"{path}none", "POST")
-    assert "Nothing: no pod of the job runs" in ask(link, path)[1]
+    assert "not done: Nothing: no pod of the job runs" in ask(link, path)[1]
 
 
 @pytest.mark.parametrize("path", ["/", "/gpu", "/none/gpu", "//gpu"])

@@ -23,7 +23,8 @@ def test_a_fault_is_told_in_one_line(kind: str, target: str, what: GpuFault, wor
 
 def test_a_fault_that_meets_no_gang_says_where_the_gangs_are() -> None:
     gang = [RunningPod("default/flux-1-1", "node-3"), RunningPod("default/flux-1-0", "node-2")]
-    assert gangs_of("node-2", gang) == "pods of gangs on node-2: default/flux-1-0"
+    told = gangs_of("node-2", gang)
+    assert told == "pods of gangs on node-2: default/flux-1-0; oarlock why -n default flux tells what becomes of it"
     apart = "no pod of a gang is on node-1; on other nodes: "
     assert gangs_of("node-1", gang) == f"{apart}default/flux-1-0 on node-2, default/flux-1-1 on node-3"
     assert gangs_of("node-1", []) == f"{apart}none"

@@ -48,7 +48,9 @@ def gangs_of(node: str, places: Iterable[RunningPod]) -> str:
     """The pods of gangs on a node; where there are none, those on other nodes."""
     ordered = sorted(places)
     if there := [place.pod for place in ordered if place.node == node]:
-        return f"pods of gangs on {node}: {', '.join(there)}"
+        namespace, _, first = there[0].partition("/")
+        see = f"oarlock why -n {namespace} {first.rsplit('-', 2)[0]} tells what becomes of it"
+        return f"pods of gangs on {node}: {', '.join(there)}; {see}"
     elsewhere = ", ".join(f"{place.pod} on {place.node}" for place in ordered)
     return f"no pod of a gang is on {node}; on other nodes: {elsewhere or 'none'}"
 

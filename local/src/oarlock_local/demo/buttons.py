@@ -20,14 +20,15 @@ from oarlock_local.errors import LocalError
 MOST_LINES = 30
 _PAGE = """\
 <!doctype html><html lang="en"><head><meta charset="utf-8"><title>Break something</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta http-equiv="refresh" content="10">
 <style>:root {{ color-scheme: light dark; }}
 body {{ font: 15px/1.55 system-ui, sans-serif; max-width: 40rem; margin: 2.5rem auto; padding: 0 1.5rem; }}
 h1 {{ font-size: 1.4rem; }} form {{ display: flex; gap: 1rem; align-items: baseline; margin: .7rem 0; }}
 button {{ font: inherit; padding: .3rem .9rem; min-width: 15rem; text-align: left; cursor: pointer; }}
 li {{ font-variant-numeric: tabular-nums; }}</style></head>
 <body><main><h1>Break something</h1>
-<p>These are real faults of the local cluster. What Oarlock makes of them is on <a href="{page}">the page</a>.</p>
+<p>These are real faults of the local cluster; only its GPUs are simulated. What Oarlock makes of them is on
+<a href="{page}">the page</a>.</p>
 {buttons}<h2>Done</h2><ul role="log">{lines}</ul></main></body></html>
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -35,10 +36,13 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; ba
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """Something to press: what stands beside it, and what it does. `do` returns what it did, in words."""
+    """Something to press: what stands on it, whom it strikes now and what comes of it, and what it does, then in words.
+
+    Both may raise LocalError, whose words are shown instead.
+    """
 
     label: str
-    help: str
+    tell: Callable[[], str]
     do: Callable[[], str]
 
 
@@ -66,7 +70,7 @@ def buttons(known: Mapping[str, Button], *, page: str) -> Iterator[str]:
             try:
                 words = button.do()
             except LocalError as error:
-                words = f"{button.label}: {error}"
+                words = f"not done: {button.label}: {error}"
             lines.insert(0, f"{datetime.now().astimezone():%H:%M:%S} {words}")
             del lines[MOST_LINES:]
             self.send_response(303)
@@ -99,8 +103,15 @@ def buttons(known: Mapping[str, Button], *, page: str) -> Iterator[str]:
 def _drawn(known: Mapping[str, Button], lines: list[str], page: str) -> str:
     forms = "".join(
         f'<form method="post" action="{word}"><button>{html.escape(one.label)}</button>'
-        f"<span>{html.escape(one.help)}</span></form>\n"
+        f"<span>{html.escape(_told(one))}</span></form>\n"
         for word, one in known.items()
     )
     done = "".join(f"<li>{html.escape(line)}</li>" for line in lines) or "<li>nothing yet</li>"
     return _PAGE.format(buttons=forms, lines=done, page=html.escape(page))
+
+
+def _told(button: Button) -> str:
+    try:
+        return button.tell()
+    except LocalError as error:
+        return str(error)

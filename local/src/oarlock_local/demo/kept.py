@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,11 +12,13 @@ import yaml
 
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
+from oarlock_local.demo.aims import AGAIN, Aims
 from oarlock_local.demo.buttons import Button, buttons
 from oarlock_local.demo.crash import kill_rank
-from oarlock_local.demo.story import FALLEN_OFF_THE_BUS, say, stage
+from oarlock_local.demo.install import NAMESPACE
+from oarlock_local.demo.story import FALLEN_OFF_THE_BUS, GPU, say, stage
 from oarlock_local.errors import ClusterError
-from oarlock_local.fault_report import what_was_done
+from oarlock_local.fault_report import what_was_done, whom_it_meets
 from oarlock_local.nvml import GpuFault
 
 STEPS = 1_000_000
@@ -26,19 +27,26 @@ PICTURES = {
     "prompts": [{"name": "boat", "prompt": "a boat on a quiet lake"}],
     "resolutions": ["64x64"],
 }
+STEPS_TO_TAKE = """
+ 1. Open the page and choose the job flux. It trains after some 20 s:
+      {page}
+ 2. Open the faults, press "A GPU falls off the bus", and see on the page how the job goes on elsewhere, after 10 to 30 s:
+      {faults}
+ 3. Press "Repair everything" there; then give the node back on the page: Nodes, Uncordon.
+ Ctrl-C here ends it, and clears everything away within seconds."""
 
 
 def keep(root: Path) -> None:
     """Run until Ctrl-C. Raises LocalError where the machine cannot."""
     print("A 3-node Kubernetes on this machine, a FLUX.1 job on simulated GPUs, its page, and faults on buttons.")
+    print("It is there in half a minute, and stays until Ctrl-C.")
     with stage(root) as scene:
         scene.cluster.apply([job(root)])
         say("job", "examples/trainingjob.yaml with 1,000,000 steps and a picture at every 100th")
         if not scene.page:
             raise ClusterError(f"the page did not start: {scene.cluster.logs / 'page.log'} says why")
         with buttons(faults(scene.cluster), page=scene.page) as link:
-            say("faults", link)
-            say("", "Ctrl-C ends all of it")
+            print(STEPS_TO_TAKE.format(page=scene.page, faults=link), flush=True)
             signal.pause()
 
 
@@ -52,49 +60,60 @@ def job(root: Path) -> dict[str, Any]:
 def faults(cluster: Cluster) -> dict[str, Button]:
     """What can be done to the cluster, by a word for its address."""
 
-    def on_last_node(kind: str, **what: Unpack[GpuFault]) -> Callable[[], str]:
-        def do() -> str:
-            node = running_ranks(cluster)[-1]["spec"]["nodeName"]
-            cluster.fault(kind, node, **what)
-            return what_was_done(kind, node, what)
+    def strike(kind: str, node: str, **what: Unpack[GpuFault]) -> str:
+        met = whom_it_meets(cluster, kind, node)
+        cluster.fault(kind, node, **what)
+        return f"{what_was_done(kind, node, what)}; {met}"
 
-        return do
+    def break_gpu() -> str:
+        return strike("gpu", aims(cluster).last.node, gpu=GPU, xid=FALLEN_OFF_THE_BUS)
+
+    def tell_gpu() -> str:
+        now = aims(cluster)
+        pod, node = now.last
+        how = f"strikes GPU {GPU} of {node}, below pod {pod} (XID {FALLEN_OFF_THE_BUS})"
+        return f"{how}: the gang ends within seconds, {node} is cordoned, and {now.goes_on}"
 
     def kill_first_rank() -> str:
-        pod = running_ranks(cluster)[0]["metadata"]["name"]
+        pod, node = aims(cluster).first
         kill_rank(cluster, pod, 0)
-        return f"rank 0 in {pod} was killed"
+        return f"done: rank 0 in pod default/{pod} on {node} was killed"
+
+    def tell_rank() -> str:
+        pod, node = aims(cluster).first
+        return f"strikes rank 0, in pod {pod} on {node}, as the kernel would: the gang starts anew, and {AGAIN}"
+
+    def cut_node() -> str:
+        return strike("cut", aims(cluster).apart.node)
+
+    def tell_cut() -> str:
+        now = aims(cluster)
+        pod, node = now.apart
+        how = f"strikes the link of {node}, below pod {pod}"
+        return f"{how}: after half a minute Kubernetes says that the node is lost, and {now.goes_on}"
 
     return {
-        "gpu": Button(
-            "A GPU falls off the bus",
-            f"XID {FALLEN_OFF_THE_BUS}: the node is cordoned, and the job goes on elsewhere",
-            on_last_node("gpu", gpu=1, xid=FALLEN_OFF_THE_BUS),
-        ),
-        "rank": Button("A rank is killed", "as by the kernel: the job starts anew on the same nodes", kill_first_rank),
-        "cut": Button(
-            "A node is cut off", "its link is down: half a minute until Kubernetes says so", on_last_node("cut")
-        ),
+        "gpu": Button("A GPU falls off the bus", tell_gpu, break_gpu),
+        "rank": Button("A rank is killed", tell_rank, kill_first_rank),
+        "cut": Button("A node is cut off", tell_cut, cut_node),
         "mend": Button(
             "Repair everything",
-            "links and GPUs; a node that was cordoned is given back on the page, under Nodes",
+            lambda: (
+                "mends links and GPUs of all nodes; one that is cordoned is given back on the page: Nodes, Uncordon"
+            ),
             lambda: repair(cluster),
         ),
     }
 
 
-def running_ranks(cluster: Cluster) -> list[dict[str, Any]]:
-    """The pods of the job that run, by rank. Raises ClusterError where none does."""
+def aims(cluster: Cluster) -> Aims:
+    """Whom a fault would strike now. Raises ClusterError where no pod of the job runs."""
     with ApiServer(cluster.kubeconfig) as api:
-        found: list[dict[str, Any]] = api.get("/api/v1/namespaces/default/pods?labelSelector=oarlock.dev/job=flux")[
-            "items"
-        ]
-    running = [
-        pod for pod in found if pod["status"].get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
-    ]
-    if not running:
-        raise ClusterError("no pod of the job runs: wait until it trains again, or repair everything")
-    return sorted(running, key=lambda pod: int(pod["metadata"]["labels"]["oarlock.dev/rank"]))
+        return Aims.of(
+            api.get("/api/v1/namespaces/default/pods?labelSelector=oarlock.dev/job=flux")["items"],
+            nodes=api.get("/api/v1/nodes")["items"],
+            operators=api.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"],
+        )
 
 
 def repair(cluster: Cluster) -> str:
