@@ -59,11 +59,15 @@ def test_an_index_cannot_bring_another_file_into_the_page(tmp_path: Path, page: 
     (output / "validation/text.png").write_text("no picture")
     (output / "validation/link.png").symlink_to(tmp_path / "secret.png")
     (output / "validation/notes.txt").write_bytes(PNG)
+    (output / "validation/away").symlink_to(tmp_path)
+    (output / "validation/step-10/own.png").symlink_to("boat-64x64.png")
     files = [
         "../../secret.png",
         str(tmp_path / "secret.png"),
         "text.png",
         "link.png",
+        "away/secret.png",
+        "step-10/own.png",
         "notes.txt",
         "gone.png",
         "step-10",

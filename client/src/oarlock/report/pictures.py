@@ -1,6 +1,7 @@
 """The pictures of validations below an output, as a page can show them: linked where it lies beside them, else within it.
 
-An output is written by a job: its index may say anything. Only PNG files below the folder of pictures are read or linked.
+An output is written by a job: its index may say anything. Only PNG files below the folder of pictures are read or linked, by
+no link of the file system.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from urllib.parse import quote
 
 from oarlock.explain.curve import thinned
 from oarlock.facts.model import Object
-from oarlock_api.contract.pictures import FOLDER, GRID, INDEX, MOST_INDEX
+from oarlock_api.contract.beneath import Beneath
+from oarlock_api.contract.pictures import FOLDER, GRID, INDEX, MOST_INDEX, MOST_PICTURE
 from oarlock_api.contract.regular_file import read_regular
 from oarlock_api.contract.wire import integer, text
 
@@ -49,7 +51,7 @@ class Gallery:
 
 def find_gallery(output: Path, *, job_uid: str = "", page: Path | None = None) -> Gallery:
     """The pictures of a job. `page`: where the page will lie; below `output`, it links to them. Raises OSError."""
-    root = (output / FOLDER).resolve()
+    root = Beneath(output) / FOLDER
     steps = _steps(root, job_uid)
     shown = thinned(steps, MOST_STEPS)
     notes = [f"{len(steps):,} steps have pictures, {len(shown):,} are shown"] if len(shown) < len(steps) else []
@@ -57,17 +59,15 @@ def find_gallery(output: Path, *, job_uid: str = "", page: Path | None = None) -
         notes.append(f"of a step, the first {MOST_OF_A_STEP} pictures are shown")
     shown = [step[:MOST_OF_A_STEP] for step in shown]
     if page is not None and page.resolve().is_relative_to(output.resolve()):
-        beside = page.resolve().parent
-        linked = [
-            tuple(replace(one, source=quote(os.path.relpath(one.source, beside))) for one in step) for step in shown
-        ]
+        way = os.path.relpath(output.resolve() / FOLDER, page.resolve().parent)
+        linked = [tuple(replace(one, source=quote(f"{way}/{one.source}")) for one in step) for step in shown]
         return Gallery(steps=tuple(linked), left_out="; ".join(notes))
-    if _bytes(shown) > MOST_BYTES:
+    if _bytes(root, shown) > MOST_BYTES:
         grids = [grid for step in shown if (grid := _grid(root, step))]
-        kept = _that_fit(grids)
+        kept = _that_fit(root, grids)
         notes = [f"pictures of {len(steps):,} steps; the small grids of {len(kept):,} are within this page"]
         shown = kept
-    within = [tuple(replace(one, source=_within(one.source)) for one in step) for step in shown]
+    within = [tuple(replace(one, source=_within(root / one.source)) for one in step) for step in shown]
     return Gallery(steps=tuple(within), left_out="; ".join(notes))
 
 
@@ -90,8 +90,8 @@ def listed(index: str, job_uid: str = "") -> list[tuple[Picture, ...]]:
     return [tuple(pictures.values()) for _, pictures in sorted(found.items())]
 
 
-def _steps(root: Path, job_uid: str) -> list[tuple[Picture, ...]]:
-    """All pictures whose files are there; `source` is the file."""
+def _steps(root: Beneath, job_uid: str) -> list[tuple[Picture, ...]]:
+    """All pictures whose files are there; `source` is the file below `root`."""
     try:
         index = read_regular(root / INDEX, most=MOST_INDEX + 1)
     except FileNotFoundError:
@@ -99,7 +99,7 @@ def _steps(root: Path, job_uid: str) -> list[tuple[Picture, ...]]:
     if len(index) > MOST_INDEX:
         return []
     there = (
-        tuple(replace(one, source=str(path)) for one in step if (path := _picture(root, one.source)))
+        tuple(one for one in step if _is_there(root, one.source))
         for step in listed(index.decode(errors="replace"), job_uid)
     )
     return [step for step in there if step]
@@ -114,36 +114,32 @@ def _entries(index: str) -> Iterator[Object]:
     yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
-def _picture(root: Path, name: str) -> Path | None:
-    """A picture's file, with links followed; None where it is none, or lies elsewhere."""
+def _is_there(root: Beneath, name: str) -> bool:
+    """Whether it is a picture's file."""
     try:
-        path = (root / name).resolve()
-        if not path.is_relative_to(root) or path.suffix != ".png" or not path.is_file():
-            return None
-        with path.open("rb") as file:
-            return path if file.read(len(_PNG)) == _PNG else None
+        return name.endswith(".png") and read_regular(root / name, most=len(_PNG)) == _PNG
     except (OSError, ValueError):
-        return None
+        return False
 
 
-def _grid(root: Path, step: Sequence[Picture]) -> tuple[Picture, ...]:
+def _grid(root: Beneath, step: Sequence[Picture]) -> tuple[Picture, ...]:
     names = ", ".join(dict.fromkeys(one.name for one in step))
-    path = _picture(root, f"step-{step[0].step}/{GRID}")
-    return (Picture(step=step[0].step, name=names, source=str(path)),) if path else ()
+    name = f"step-{step[0].step}/{GRID}"
+    return (Picture(step=step[0].step, name=names, source=name),) if _is_there(root, name) else ()
 
 
-def _that_fit(steps: Sequence[tuple[Picture, ...]]) -> list[tuple[Picture, ...]]:
+def _that_fit(root: Beneath, steps: Sequence[tuple[Picture, ...]]) -> list[tuple[Picture, ...]]:
     """Evenly fewer of them, until they fit."""
     most = len(steps)
-    while most > 1 and _bytes(thinned(steps, most)) > MOST_BYTES:
+    while most > 1 and _bytes(root, thinned(steps, most)) > MOST_BYTES:
         most = most * 3 // 4
     kept = thinned(steps, most) if most > 1 else list(steps[-1:])
-    return kept if _bytes(kept) <= MOST_BYTES else []
+    return kept if _bytes(root, kept) <= MOST_BYTES else []
 
 
-def _bytes(steps: Sequence[Sequence[Picture]]) -> int:
-    return sum(Path(one.source).stat().st_size for step in steps for one in step)
+def _bytes(root: Beneath, steps: Sequence[Sequence[Picture]]) -> int:
+    return sum((root / one.source).stat().st_size for step in steps for one in step)
 
 
-def _within(source: str) -> str:
-    return f"data:image/png;base64,{base64.b64encode(Path(source).read_bytes()).decode()}"
+def _within(file: Beneath) -> str:
+    return f"data:image/png;base64,{base64.b64encode(read_regular(file, most=MOST_PICTURE)).decode()}"
