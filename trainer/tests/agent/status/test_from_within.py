@@ -75,6 +75,22 @@ def test_however_long_an_attempt_is_its_figures_are_bounded_even_and_end_with_th
     assert len(set(apart)) <= 1
 
 
+@pytest.mark.parametrize(("done", "back"), [(100, 51), (2000, 1900), (5000, 3000), (5000, 1)])
+def test_steps_that_ranks_do_again_after_they_went_back_are_told_as_they_are_now(done: int, back: int) -> None:
+    """Ranks that start anew inside a living pod go on from its newest state: what came after that is no part of the run."""
+    recent = RecentFigures()
+    for step in range(1, done + 1):
+        recent.add(Figures(step=step, loss=1.0), time="before")
+    for step in range(back, back + 10):
+        recent.add(Figures(step=step, loss=2.0), time="again")
+    told = recent.since(0)
+    steps = [one.figures.step or 0 for one in told]
+    assert steps == sorted(set(steps))
+    assert [one.figures.step for one in told if one.time == "again"] == list(range(back, back + 10)), "none is lost"
+    assert steps[-1] == back + 9
+    assert [one.figures.step for one in recent.since(back)] == list(range(back + 1, back + 10))
+
+
 def test_an_answer_with_the_most_steps_can_be_read(tmp_path: Path) -> None:
     recent = RecentFigures()
     for step in range(10**9, 10**9 + MOST_FIGURES // 2):

@@ -32,8 +32,14 @@ class RecentFigures:
         """So many of those stand for one that is kept."""
 
     def add(self, figures: Figures, *, time: str) -> None:
-        """Take in a step that was done."""
+        """Take in a step that was done. One that went back to an earlier step does those after it again."""
+        step = figures.step or 0
         with self._lock:
+            for kept in (self._last, self._before):
+                while kept and (kept[-1].figures.step or 0) >= step:
+                    kept.pop()
+            if not self._before:
+                self._passed, self._every = 0, 1
             self._last.append(StepFigures(time=time, figures=figures))
             if len(self._last) <= _LAST:
                 return
