@@ -10,6 +10,7 @@ from jobs import job, spec
 from world_writes import Killed
 from worlds import World
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.rounds import MAX_ROUNDS
 from oarlock_operator.model.plan import DeletePods, Event, EventType
 
@@ -281,6 +282,21 @@ def test_a_round_before_the_first_step_is_a_part_of_the_start_and_wasted_with_it
     assert world.job.status.attempts[-1].stage_milliseconds.first_step == 10_000
     assert world.job.status.wasted_gpu_seconds == 10 * GPUS
     assert world.job.status.rounds[0].down_seconds == 3.0
+
+
+def test_an_attempt_that_is_first_heard_of_between_two_rounds_began_where_its_next_one_does() -> None:
+    world = World()
+    world.settle()
+    world.start_all()
+    world.settle()
+    world.end_round(1, step=90)
+    world.step(90, resumed=40)
+    assert world.progress is not None
+    world.progress = replace(world.progress, figures=Figures(), resumed_from_step=None)
+    world.one_pass()
+    assert world.job.status.attempts[-1].resumed_from_step is None
+    told(world, 41, resumed=40)
+    assert world.job.status.attempts[-1].resumed_from_step == 40
 
 
 def test_the_next_attempts_lost_steps_count_from_where_its_last_round_was() -> None:

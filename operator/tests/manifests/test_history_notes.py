@@ -14,7 +14,7 @@ from worlds import World
 from oarlock_api.contract.history import MAX_NOTES, OperatorNotes, parse_notes
 from oarlock_api.contract.kept_spec import parse_settings
 from oarlock_api.contract.names import pod_name
-from oarlock_api.history import Attempt, AvoidedNode, CordonedNode, LastFault
+from oarlock_api.history import Attempt, AvoidedNode, CordonedNode, LastFault, Round
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.manifests.history import notes
 from oarlock_operator.model.observation import Ending
@@ -57,6 +57,18 @@ def test_a_decision_says_what_befell_the_attempt_by_which_rule_and_what_became_o
     assert (second.attempt, second.reason, second.message) == (2, "Suspended", "")
     assert second.data["resumedFromStep"] == 100
     assert "fault" not in second.data
+
+
+def test_an_attempt_that_went_on_after_a_fault_did_not_end_for_it() -> None:
+    fault = LastFault.model_validate(
+        {"time": NOW + timedelta(minutes=90), "class": "Hang", "evidence": ("rank 3 hangs",)}
+    )
+    ended = Round(attempt=2, round=1, reason="Hang", ended_time=fault.time)
+    second = parse_notes(notes(status(last_fault=fault, rounds=(ended,)), uid="uid", image="i").to_json()).decisions[1]
+    assert (second.reason, second.message) == ("Suspended", "")
+    ended = ended.model_copy(update={"reason": "Suspended"})
+    told = parse_notes(notes(status(last_fault=fault, rounds=(ended,)), uid="uid", image="i").to_json()).decisions[1]
+    assert told.message == "rank 3 hangs", "a round that ended its attempt is what that ended for"
 
 
 def test_they_are_bounded_and_kubernetes_expands_nothing_in_them() -> None:

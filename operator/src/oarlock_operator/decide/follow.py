@@ -106,7 +106,8 @@ def _note_nodes(draft: Draft, pods: tuple[Pod, ...]) -> None:
 
 
 def _stepped(news: PodStatus) -> bool:
-    return bool(news.first_step_at and news.started_at)
+    """Where a round ended meanwhile, its successor has to make a step first: before that nobody knows where it began."""
+    return bool(news.first_step_at and news.started_at) and news.figures.step is not None
 
 
 def _first_step(o: Observation, draft: Draft, news: PodStatus) -> None:

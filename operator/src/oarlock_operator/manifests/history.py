@@ -27,11 +27,13 @@ def notes(status: TrainingJobStatus, *, uid: str, image: str) -> OperatorNotes:
 
 
 def _attempt_of_last_fault(before: list[Attempt], status: TrainingJobStatus) -> Attempt | None:
-    """The last attempt that had begun by then."""
+    """The last attempt that had begun by then, unless it went on and ended for something else."""
     if status.last_fault is None:
         return None
     at = status.last_fault.time
-    return next((one for one in reversed(before) if one.start_time and one.start_time <= at), None)
+    faulty = next((one for one in reversed(before) if one.start_time and one.start_time <= at), None)
+    of_round = next((one for one in status.rounds if one.ended_time == at), None)
+    return None if faulty and of_round and of_round.reason != faulty.end_reason else faulty
 
 
 def _decision(
