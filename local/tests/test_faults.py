@@ -56,7 +56,8 @@ def test_the_command_says_what_it_did_and_which_pods_of_gangs_were_on_the_node(
         local_cluster.kubectl("label", "pod", "ranked", "oarlock.dev/job=flux")
         command = ["--state-dir", str(local_cluster.spec.folder.root.parent), "fault", local_cluster.name]
         assert main([*command, "heal", "node-2"]) == 0
-        assert capsys.readouterr().out == "done: heal node-2\npods of gangs on node-2: default/ranked\n"
+        told = "pods of gangs on node-2: default/ranked; oarlock why -n default ranked tells what becomes of it"
+        assert capsys.readouterr().out == f"done: heal node-2\n{told}\n"
         assert main([*command, "mend-gpu", "node-1", "--gpu", "1"]) == 0
         printed = capsys.readouterr().out
         assert printed.startswith("done: mend-gpu node-1 (gpu 1)\nno pod of a gang is on node-1; on other nodes: ")
