@@ -15,6 +15,7 @@ import time
 from itertools import count
 from pathlib import Path
 
+from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_STEP, manifest_name
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.channel import Event
 from oarlock_trainer.runtime.stop import StopRequest
@@ -65,6 +66,20 @@ def trains_until_told() -> int:
     channel.send(Event.RESUMED, step=100)
     channel.send(Event.STEP, step=101, total=300, epoch=1, loss=0.5 + _rank(), learningRate=1e-5, secondsPerStep=0.25)
     channel.send(Event.CHECKPOINT, step=100, path="/output/x", savedAt="2026-01-01T00:00:00Z", stallSeconds=0.1)
+    _announce()
+    _wait_for("finish")
+    return 0
+
+
+def keeps_its_state() -> int:
+    """In memory are the step after that which it goes on from, and of rank 0 the one after that as well."""
+    folder, first = Path(os.environ[FOLDER]), int(os.environ.get(RESUME_STEP, "0"))
+    folder.mkdir(exist_ok=True)
+    for step in (first + 1, first + 2)[: 2 - _rank()]:
+        (folder / manifest_name(step, _rank())).touch()
+    channel.send(Event.PHASE, name="Training")
+    channel.send(Event.RESUMED, step=first)
+    channel.send(Event.STEP, step=first + 1, total=300, epoch=1, loss=0.5, learningRate=1e-5, secondsPerStep=0.25)
     _announce()
     _wait_for("finish")
     return 0

@@ -39,6 +39,7 @@ from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.report.report_page import ENDED, SUCCEEDED
 from oarlock_trainer.agent.rounds.model import Kill, Report, Start
 from oarlock_trainer.agent.verdict import Verdict, is_failure
+from oarlock_trainer.checkpoint.memory.held import RESUME_STEP
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime import children, clock, wakeup
 from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, AssignmentError, read_assignment, read_pod
@@ -292,7 +293,7 @@ class _Supervisor:
         self._gpus.judge_by(self._outcome)
         self._standing_by = self._cleared = False
         self._deadline = math.inf
-        self._start_ranks({})
+        self._start_ranks({} if order.step is None else {RESUME_STEP: str(order.step)})
 
     def _heed_requests(self) -> None:
         if words := self._stacks.advance(self._beat_at):

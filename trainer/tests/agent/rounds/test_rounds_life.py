@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import Agent, eventually, lives
+
+from oarlock_trainer.checkpoint.memory.held import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +129,27 @@ def test_rounds_that_finish_no_further_step_end_in_the_pods_end_with_the_last_re
     report = lone.report()
     assert "rank 0 was killed by SIGKILL" in report["summary"]
     assert len([line for line in lone.log() if str(line.get("message")).startswith("round ")]) == 2
+
+
+@pytest.fixture
+def remembering(lone: Agent) -> Iterator[Agent]:
+    lone.job["recovery"] |= {"memory": {"everySteps": "1"}}
+    lone.job["job_uid"] = f"uid-{uuid.uuid4()}"  # /dev/shm is shared by all tests
+    yield lone
+    lone.end()
+    shutil.rmtree(folder_of(lone.job["job_uid"], lone.job["attempt"]), ignore_errors=True)
+
+
+def test_ranks_that_start_anew_are_told_the_newest_step_that_all_of_them_have_in_memory(remembering: Agent) -> None:
+    remembering.start("keeps_its_state")
+    before = [remembering.rank_pid(0), remembering.rank_pid(1)]
+    os.kill(before[1], signal.SIGKILL)
+    in_round(remembering, 2)
+    (end,) = eventually(
+        lambda: [end for end in remembering.status().get("rounds", ()) if end["downSeconds"] is not None],
+        "a step of the next round",
+    )
+    assert end["resumedStep"] == 1
 
 
 def test_what_the_job_itself_does_wrong_ends_the_pod_at_once(lone: Agent) -> None:

@@ -23,6 +23,7 @@ from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
 from oarlock_trainer.agent.rounds.model import FIRST, Fault, Limits, Order, Report
 from oarlock_trainer.agent.verdict import is_failure
+from oarlock_trainer.checkpoint.memory.held import folder_of, held, is_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +59,9 @@ class GangRounds:
         self._rank, self._agent = pod.rank, link.agent or "0"
         self._member = Member(rank=pod.rank, agent=self._agent, incarnation=1, limits=_LIMITS, now=now)
         self._leader = Leader(term=FIRST.term, nodes=job.nodes, limits=_LIMITS, now=now) if pod.rank == 0 else None
+        remembers = is_wanted(job.recovery.memory.every_steps)
+        self._memory = folder_of(job.job_uid, job.attempt) if remembers else None
+        self._ranks_per_node = assignment.ranks_per_node
         self._order: Order | None = None
         """The newest that was told to the others."""
         self._reported: Report | None = None
@@ -85,8 +89,10 @@ class GangRounds:
         self._member.failed(Fault(code, why))
 
     def cleared(self) -> None:
-        """No process of the ranks is left."""
+        """No process of the ranks is left, so what this node's memory holds of them stays as it is."""
         self._member.gone()
+        if self._memory:
+            self._member.held = tuple(held(self._memory, ranks_per_node=self._ranks_per_node).items())
 
     def hear(self, news: Report | Ordered, now: float) -> None:
         """Take in what another agent says."""
