@@ -7,6 +7,7 @@ loaded from elsewhere, and nobody may frame us.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ from oarlock.web.drawn.plain import notice
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MOST_ADDRESS, MOST_FORM, MOST_FIELDS = 4096, 64 * 1024, 64
 """Bytes of path and query; bytes and fields of a form."""
+FORM_SECONDS = 20.0
+"""Within which a form comes."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -92,10 +95,14 @@ def is_ours(address: str) -> bool:
 async def form_of(request: Request) -> Mapping[str, str]:
     """The fields of an urlencoded form; of two with one name the last. Raises RefusedError beyond the bounds."""
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_FORM:
-            raise RefusedError(f"the form has more than {MOST_FORM >> 10} KiB: send less", 413)
+    try:
+        async with asyncio.timeout(FORM_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > MOST_FORM:
+                    raise RefusedError(f"the form has more than {MOST_FORM >> 10} KiB: send less", 413)
+    except TimeoutError:
+        raise RefusedError(f"the form did not come within {FORM_SECONDS:.0f} s: send it again", 408) from None
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
     except ValueError as error:

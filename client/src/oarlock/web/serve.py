@@ -10,9 +10,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from oarlock.errors import NotNowError
+from oarlock.web.patient import PatientProtocol
 
 PORT = 8270
 """Where nobody names one; another free one where it is taken."""
+MOST_HEAD = 32 * 1024
+"""Bytes of a request's head that are held until it is whole: the cookies of a login have 14 KiB at most, a token 8."""
 GRACE_SECONDS = 2
 """For answers on their way when the server ends; streams never end by themselves."""
 
@@ -43,7 +46,8 @@ def serve(app: ASGIApp, listener: socket.socket, *, started: Callable[[uvicorn.S
         proxy_headers=False,
         lifespan="on",
         ws="none",
-        http="h11",
+        http=PatientProtocol,
+        h11_max_incomplete_event_size=MOST_HEAD,
         loop="asyncio",
         timeout_graceful_shutdown=GRACE_SECONDS,
         timeout_keep_alive=30,
