@@ -206,15 +206,17 @@ def test_an_output_that_hangs_is_said_and_all_else_is_shown(
     assert page.get(PICTURE).content == PNG + b"ours"
 
 
-def test_files_that_the_pages_user_may_not_read_are_said(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: Beneath, __: int) -> int:
+@pytest.mark.parametrize(
+    ("refused_at", "view"), [("open", f"{JOB}/curve"), ("open", JOB), ("is_dir", f"{JOB}/logs?attempt=1")]
+)
+def test_files_that_the_pages_user_may_not_read_are_said(
+    page: TestClient, monkeypatch: pytest.MonkeyPatch, refused_at: str, view: str
+) -> None:
+    def refused(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Beneath, "open", refused)
-    assert (
-        "nfs.example.com:/exports/team/runs/flux cannot be read here: Permission denied"
-        in page.get(f"{JOB}/curve").text
-    )
+    monkeypatch.setattr(Beneath, refused_at, refused)
+    assert "nfs.example.com:/exports/team cannot be read here: Permission denied" in page.get(view).text
 
 
 def nfs(path: str, server: str = "nfs.example.com") -> dict[str, Any]:

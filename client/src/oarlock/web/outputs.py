@@ -15,7 +15,6 @@ from functools import lru_cache, partial
 from typing import Any
 
 from oarlock import kept_logs
-from oarlock.errors import NotNowError
 from oarlock.facts.folder import NoOutputError, read_output
 from oarlock.facts.model import Output
 from oarlock.leader import Admit
@@ -30,7 +29,7 @@ from oarlock_api.contract.beneath import Beneath
 from oarlock_api.contract.history import HISTORY, LOGS, METRICS, STORY, attempt_folder
 from oarlock_api.contract.layout import OWNER, parse_owner
 from oarlock_api.contract.regular_file import read_regular
-from oarlock_api.contract.wire import WireError
+from oarlock_api.contract.wire import WireError, text
 
 MOST_OWNER = 4096
 MOST_STORY, MOST_METRICS = 16 * 2**20, 4 * 2**20
@@ -41,15 +40,15 @@ _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.EISDIR
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """A job's output. Each method reads it on the storage's own threads; it raises NotNowError where that does not answer."""
+    """A job's output. Each method reads it on the storage's own threads; it raises NotNowError where that is not possible."""
 
     place: Beneath
     storage: Storage
     where: str
 
     def read(self) -> Output | None:
-        """What facts have of it; None where it cannot be read."""
-        with suppress(NoOutputError, OSError):
+        """What facts have of it; None where it is none."""
+        with suppress(NoOutputError):
             return replace(self.storage.read(partial(_newest, self.place)), folder=self.where)
         return None
 
@@ -91,7 +90,7 @@ def find_output(ask: Ask, job: Mapping[str, Any], needs: Right | None = None) ->
     """The job's output; None where it is not here, or another's.
 
     `needs`: what the caller has to be allowed where the server reads with rights of its own. Without it he is shown no more
-    than who may list jobs. Raises ForbiddenError where he is not, and NotNowError where the storage does not answer.
+    than who may list jobs. Raises ForbiddenError where he is not, and NotNowError where the storage cannot be read.
     """
     metadata = part(job, "metadata")
     for mount in ask.settings.outputs:
@@ -100,17 +99,13 @@ def find_output(ask: Ask, job: Mapping[str, Any], needs: Right | None = None) ->
         if mount.namespace and needs:
             ask.shelf.of(Rights).check(ask, needs, mount.namespace)
         storage = ask.shelf.of(Storages).of(mount)
-        try:
-            found = storage.read(partial(_owned, places, metadata.get("uid")))
-        except OSError as error:
-            raise NotNowError(f"{mount.named(places[0])} cannot be read here: {error.strerror}") from error
-        if found:
+        if found := storage.read(partial(_owned, places, text(metadata.get("uid"), 64))):
             return JobOutput(found, storage, mount.named(found))
     return None
 
 
-def _owned(places: list[Beneath], uid: object) -> Beneath | None:
-    return next((place for place in places if _owner(place) == uid), None)
+def _owned(places: list[Beneath], uid: str) -> Beneath | None:
+    return next((place for place in places if uid and _owner(place) == uid), None)
 
 
 def _newest(place: Beneath) -> Output:

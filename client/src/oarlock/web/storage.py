@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as LateError
 from itertools import islice
 from queue import Empty, Full, Queue
 from typing import TypeVar
@@ -35,15 +34,13 @@ class Storage:
         self._late: list[Future[object]] = []
 
     def read(self, call: Callable[[], T]) -> T:
-        """What a call that reads there gives. Raises what it raises, and NotNowError where it takes too long."""
+        """What a call that reads there gives. Raises what it raises, NotNowError for OSError or where it takes too long."""
         answer: Future[T] = Future()
         self._start(call, answer)
         try:
             return answer.result(self._seconds)
-        except LateError:
-            if answer.done():  # the storage's own: its mount waits no longer either
-                raise
-            raise self._away(answer) from None
+        except OSError as error:  # TimeoutError is one, too: ours, or the storage's own
+            raise (self._unread(error) if answer.done() else self._away(answer)) from error
 
     def stream(self, make: Callable[[], Iterator[T]]) -> Iterator[T]:
         """What an iterator that reads there gives. Raises as `read`."""
@@ -57,6 +54,8 @@ class Storage:
                 while piece := list(islice(items, PIECE)):
                     if not _put(pieces, piece, over):
                         return
+            except OSError as error:
+                end = self._unread(error)
             except Exception as error:  # noqa: BLE001 - who reads the stream raises it
                 end = error
             _put(pieces, end, over)
@@ -92,6 +91,9 @@ class Storage:
             answer.set_exception(error)
         finally:
             self._free.release()
+
+    def _unread(self, error: OSError) -> NotNowError:
+        return NotNowError(f"{self._where} cannot be read here: {error.strerror}")
 
     def _away(self, answer: Future[T] | None = None) -> NotNowError:
         if answer:

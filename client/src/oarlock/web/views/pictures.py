@@ -51,7 +51,6 @@ def _album(ask: Ask) -> Album:
     job = known.object
     uid = str(job["metadata"]["uid"])
     budget = ask.shelf.of(Budget)
-
     output: JobOutput | None = None
     try:
         output = find_output(ask, job, PICTURES)
