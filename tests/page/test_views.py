@@ -56,6 +56,15 @@ def test_a_phones_first_screen_says_phase_step_time_left_and_the_last_fault(path
         expect(visit.page.locator("main").get_by_text(words).first).to_be_in_viewport()
 
 
+def test_on_a_phone_links_within_a_cell_stand_in_its_sentence_beside_the_columns_name(visit: Visit) -> None:
+    visit.look(phone=True)
+    visit.to("/jobs/team-a/flux-lora")
+    link = visit.page.locator("td[data-name='In words'] a").first
+    expect(link).to_be_visible()
+    offsets = "found => found.map(one => one.getBoundingClientRect().x - one.closest('td').getBoundingClientRect().x)"
+    assert min(visit.page.locator("td[data-name] a").evaluate_all(offsets)) > 90
+
+
 def test_a_theme_that_is_chosen_stays_whatever_the_system_says(visit: Visit) -> None:
     visit.look(dark=False)
     background = "getComputedStyle(document.body).backgroundColor"
