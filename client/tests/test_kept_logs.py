@@ -84,7 +84,7 @@ def test_a_torn_log_is_read_and_said_to_be_torn(output: Path, oarlock: Oarlock) 
     keep(output, "0.log.gz", (1, "whole"), (2, "torn"), attempt=3, torn=True)
     ended = oarlock("logs", "--path", str(output))
     assert (ended.code, ended.out) == (ExitCode.DONE, "00:00:01 attempt 3, pod 0: whole\n")
-    assert "rank 0: some lines are lost here" in ended.err
+    assert "pod 0: some lines are lost here" in ended.err
 
 
 def test_of_two_jobs_of_one_name_the_newest_is_read_and_the_other_named(output: Path, oarlock: Oarlock) -> None:
@@ -101,7 +101,8 @@ def test_of_two_jobs_of_one_name_the_newest_is_read_and_the_other_named(output: 
     [
         (["--path", "/dev"], ExitCode.NOT_FOUND, "no output of a job"),
         (["--path", "OUTPUT", "--attempt", "7"], ExitCode.NOT_NOW, "it keeps 1, 2"),
-        (["--path", "OUTPUT", "--rank", "7"], ExitCode.NOT_NOW, "it has 0, 1"),
+        (["--path", "OUTPUT", "--rank", "7"], ExitCode.NOT_NOW, "no pod 7 of attempt 2: it has 0, 1"),
+        (["--path", "OUTPUT", "--pod", "7"], ExitCode.NOT_NOW, "no pod 7"),
         (["--path", "OUTPUT", "--follow"], ExitCode.USAGE, "--follow"),
         (["--path", "OUTPUT", "flux"], ExitCode.USAGE, "one of the two"),
         ([], ExitCode.USAGE, "name a job"),

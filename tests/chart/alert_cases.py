@@ -235,7 +235,7 @@ CASES = {
         health("Hold", "1x20"),
         at="6m",
         labels={**FLUX, "rank": "3"},
-        summary="A GPU of flux, rank 3, warns",
+        summary="A GPU of flux, pod 3, warns",
     ),
     "a GPU has warned for minutes": silent("OarlockGPUHold", health("Hold", "1x20"), at="4m"),
     "a GPU is healthy": silent("OarlockGPUHold", health("Hold", "0x20") | health("Healthy", "1x20"), at="8m"),
@@ -244,7 +244,7 @@ CASES = {
         health("Unmonitored", "1x40"),
         at="16m",
         labels={**FLUX, "rank": "3"},
-        summary="Nobody watches the GPUs of flux, rank 3",
+        summary="Nobody watches the GPUs of flux, pod 3",
     ),
     "nobody has watched a GPU for minutes": silent("OarlockGPUUnmonitored", health("Unmonitored", "1x40"), at="14m"),
     "nobody watched a GPU for minutes": silent(

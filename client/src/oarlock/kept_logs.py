@@ -70,7 +70,7 @@ def _chosen(kept: Sequence[AttemptLogs], wanted: Wanted, folder: Beneath) -> Att
         raise NotNowError(f"{where} has no such attempt: it keeps {there}, the newest last")
     if wanted.rank is not None and wanted.rank not in found[-1].files:
         there = ", ".join(map(str, found[-1].files)) or "none"
-        raise NotNowError(f"{where} has no rank {wanted.rank} of attempt {found[-1].attempt}: it has {there}")
+        raise NotNowError(f"{where} has no pod {wanted.rank} of attempt {found[-1].attempt}: it has {there}")
     return found[-1]
 
 
@@ -90,8 +90,8 @@ def _of_rank(attempt: int, rank: int, files: Sequence[Beneath]) -> Iterator[LogL
         for line in read_log(files):
             time = line.time or time
             kind = NOTE if line.stream == LogStream.NOTE else LINE
-            text = line.text.rstrip("\r") if kind == LINE else f"rank {rank}: {line.text}"
+            text = line.text.rstrip("\r") if kind == LINE else f"pod {rank}: {line.text}"
             yield LogLine(text=text, kind=kind, time=time, attempt=attempt, rank=rank)
     except OSError as error:
-        text = f"rank {rank} can not be read to its end: {error}"
+        text = f"pod {rank} can not be read to its end: {error}"
         yield LogLine(kind=NOTE, time=time, attempt=attempt, rank=rank, text=text)

@@ -101,7 +101,7 @@ def test_a_curve_of_thousands_of_steps_stays_small() -> None:
 def test_the_timeline_says_who_began_when_and_what_befell_whom() -> None:
     drawn = Page(timeline(explain(hung())))
     told = drawn.texts["title"]
-    assert "attempt 1, rank 1 on node-2, 2 min 20 s" in told
+    assert "attempt 1, pod 1 on node-2, 2 min 20 s" in told
     assert "FirstStep: 20.0 s" in told
     assert [one for one in told if one.startswith("2026-11-23 10:02:20 Hang: no step for 60.4 s")]
     classes = [one["class"] for one in drawn.all("circle")]
@@ -139,7 +139,7 @@ def test_a_thousand_ranks_in_twenty_attempts_are_a_bounded_page() -> None:
     assert len(drawn) < 300_000
     alone = timeline(told, only=5, zoom=lambda attempt: f"?attempt={attempt or ''}")
     assert len(alone) < 100_000
-    assert "a row is up to 16 ranks" in Page(alone).text
+    assert "a row is up to 16 pods" in Page(alone).text
     assert len(tables.faults(told)) < 600_000
     assert "and 993 more pods of this attempt" in tables.faults(told)
     assert len(tables.attempts(told) or "") + len(tables.cordons(cordons) or "") < 100_000

@@ -72,6 +72,17 @@ def test_all_links_within_the_page_lead_somewhere_and_no_name_is_given_twice() -
         assert targets <= set(names)
 
 
+def test_a_pod_is_called_a_pod_and_a_rank_is_a_process_of_it() -> None:
+    known = gangs.gang()
+    story = explain(known)
+    root = replace(story.attempts[1].faults[0], first_rank=21)
+    told = replace(story, attempts=(replace(story.attempts[1], faults=(root,)),))
+    page = Page(drawn_job(told, known, Choice()).body)
+    assert ", pod 2, rank 21, GPU 5, GPU-5f7a1c90-2b, XID 79 " in page.texts["td"]
+    assert "pod 2" in page.texts["span"], "of a node"
+    assert any("attempt 2, pod 2 on gpu-node-03" in words for words in page.texts["title"])
+
+
 def test_each_attempt_and_each_fault_leads_to_its_log() -> None:
     page = drawn(gangs.gang())
     links = {str(one["href"]) for one in page.all("a") if "/logs?" in str(one["href"])}

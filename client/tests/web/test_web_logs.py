@@ -157,6 +157,19 @@ def test_whose_line_it_is_is_said_where_there_are_several(api: FakeApi, page: Te
     assert 'class="who"' not in page.get(PAGE, params={"attempt": "2"}).text
 
 
+@pytest.mark.parametrize(
+    ("nodes", "pods", "words"),
+    [(4, "0, 2-3", "Pods 0, 2-3 run ranks 0-7, 16-31.</p>"), (4, "3", "Pod 3 runs ranks 24-31.</p>"), (1, "0", "")],
+)
+def test_which_ranks_the_chosen_pods_run_is_said(
+    api: FakeApi, page: TestClient, nodes: int, pods: str, words: str
+) -> None:
+    job(api, nodes=nodes)
+    text = page.get(PAGE, params={"pods": pods}).text
+    assert words in text
+    assert ("ranks" in text) is bool(words), "where there is one pod, these are all"
+
+
 def test_nothing_that_a_log_says_becomes_markup(api: FakeApi, page: TestClient) -> None:
     job(api)
     api.add_pod("flux", 1, 0, f"2026-01-01T00:00:01Z {EVIL}\n{EVIL}\n")

@@ -43,7 +43,7 @@ def linked(gang: tuple[Agent, Agent], programs: tuple[str, str] = ("never_leaves
     for node, (agent, program) in enumerate(zip(gang, programs, strict=True)):
         agent.start(program)
         pids += [agent.rank_pid(2 * node), agent.rank_pid(2 * node + 1)]
-    stands = "the gang link to rank 0 stands"
+    stands = "the gang link to pod 0 stands"
     eventually(lambda: any(line.get("message") == stands for line in gang[1].log()), stands)
     return pids
 

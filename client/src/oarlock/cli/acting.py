@@ -115,7 +115,7 @@ def stacks(
     *,
     name: Name,
     rank: Annotated[
-        int | None, typer.Option("--rank", min=0, help="Print only this rank's, by its global number.")
+        int | None, typer.Option("--rank", min=0, help="Print only this rank's: a process, numbered through all pods.")
     ] = None,
     timeout: Timeout = 120,
 ) -> None:

@@ -35,7 +35,10 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for pods, and go on through all attempts until the job ends.")
     ] = False,
-    rank: Annotated[int | None, typer.Option("--rank", min=0, help="Only this pod, by its number.")] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option("--pod", "--rank", min=0, help="Only of this pod, by the number that ends its name."),
+    ] = None,
     attempt: Annotated[
         int | None, typer.Option("--attempt", min=1, help="Of this attempt (default: the newest).")
     ] = None,

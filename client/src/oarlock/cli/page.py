@@ -44,7 +44,7 @@ cluster.
 oarlock submit -f job.yaml --follow     # start it, and read what its ranks print until it ends
 oarlock ls                              # what there is; oarlock top: what runs, live
 oarlock why flux                        # what holds it up, or made it begin anew, and what to do
-oarlock logs flux -f                    # all ranks, through all attempts
+oarlock logs flux -f                    # all pods, through all attempts
 oarlock save flux                       # a checkpoint now; oarlock stop flux: save, end, delete
 oarlock wait flux && echo trained       # for scripts: see the exit codes
 ```

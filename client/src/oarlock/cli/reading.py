@@ -64,7 +64,7 @@ FAULTS: tuple[Column, ...] = (
     ("GPU", lambda row: row.gpu),
     ("KIND", lambda row: row.kind),
     ("XID", lambda row: row.xid),
-    ("RANK", lambda row: row.rank),
+    ("POD", lambda row: row.rank),
     ("COUNT", lambda row: row.count),
     ("AGE", lambda row: age(row.time)),
     ("MESSAGE", lambda row: row.message),

@@ -26,7 +26,7 @@ FILE = Annotated[
 
 @verb(without_cluster=lambda given: given["name"] is None)
 def report(client: "Client | None", *, name: OptionalName = None, path: PATH = None, file: FILE = None) -> None:
-    """Write a job as one HTML file: curve, timeline of attempts and ranks, pictures, faults with their evidence, settings.
+    """Write a job as one HTML file: curve, timeline of attempts and pods, pictures, faults with their evidence, settings.
 
     With --path alone, of a job whose pods, object and operator are gone. Prints the file's name.
     """

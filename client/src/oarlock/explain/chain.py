@@ -88,11 +88,11 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
 
 
 def where_of(fault: Trouble) -> str:
-    """`node-2, rank 1, GPU 0: ` as far as it is known and the message does not say it."""
-    # A pod's name ends with its rank.
+    """`node-2, pod 1, GPU 0: ` as far as it is known and the message does not say it."""
+    # A pod's name ends with its number.
     of_the_pod = fault.rank is None or f"-{fault.rank} on " in fault.message
-    rank = "" if of_the_pod else f"rank {fault.rank}"
-    parts = [fault.node, rank, f"GPU {fault.gpu}" if fault.gpu is not None else ""]
+    pod = "" if of_the_pod else f"pod {fault.rank}"
+    parts = [fault.node, pod, f"GPU {fault.gpu}" if fault.gpu is not None else ""]
     said = ", ".join(part for part in parts if part and part not in fault.message)
     return f"{said}: " if said else ""
 

@@ -26,7 +26,7 @@ _NODE_LOST = "DeletionByPodGC"
 def of_report(report: Report, *, job: str, node: str = "", pod: str = "") -> Trouble:
     """The trouble that a fault report tells. Reports of pods that ended well tell none: do not ask."""
     cause = words.refined(_of_code(report.code), report.summary)
-    said = Evidence(source=f"report of rank {report.rank}", text=report.summary[:1024], time=report.detected_at)
+    said = Evidence(source=f"report of pod {report.rank}", text=report.summary[:1024], time=report.detected_at)
     readings = tuple(
         Evidence(source=f"probe {one.probe}", text=one.reading, time=one.at) for one in report.evidence[:MAX_EVIDENCE]
     )

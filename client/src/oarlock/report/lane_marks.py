@@ -89,7 +89,7 @@ def happenings(lane: Lane, x: Scale, top: int, cordons: Sequence[Cordon]) -> Ite
 def _about(lane: Lane, row: int, where: Mapping[int, str]) -> str:
     ranks = lane.ranks_of(row)
     nodes = list(dict.fromkeys(node for rank in ranks if (node := where.get(rank))))
-    name = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
+    name = f"pod {ranks[0]}" if len(ranks) == 1 else f"pods {ranks[0]} to {ranks[-1]}"
     on = f" on {some(nodes, 4)}" if nodes else ""
     return f"attempt {lane.attempt.number}, {name}{on}, {duration(lane.end - lane.begin)}"
 

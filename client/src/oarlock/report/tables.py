@@ -119,7 +119,8 @@ def _victim(attempt: Attempt, fault: Trouble, links: Links, *, logged: bool) -> 
 
 
 def _where(attempt: Attempt, fault: Trouble, links: Links, *, logged: bool = True) -> Child:
-    parts = [fault.node, f"rank {fault.rank}" if fault.rank is not None else ""]
+    parts = [fault.node, f"pod {fault.rank}" if fault.rank is not None else ""]
+    parts += [f"rank {fault.first_rank}" if fault.first_rank is not None else ""]
     parts += [f"GPU {fault.gpu}" if fault.gpu is not None else "", fault.gpu_uuid]
     parts += [f"XID {fault.xid}" if fault.xid is not None else ""]
     where = cut(", ".join(part for part in parts if part), 300) or DASH

@@ -1,7 +1,7 @@
-"""Attempts x ranks over time: how each began, how long it trained, which ranks met a fault, what was decided and cordoned.
+"""Attempts x pods over time: how each began, how long it trained, which pods met a fault, what was decided and cordoned.
 
-A lane for each attempt, in it a row for each rank; where there are many ranks, a row is several of them. So a gang of 1,000
-ranks with 20 attempts is a few hundred elements. One attempt can be shown alone, with more rows and with its start in full
+A lane for each attempt, in it a row for each pod; where there are many pods, a row is several of them. So a gang of 1,000
+pods with 20 attempts is a few hundred elements. One attempt can be shown alone, with more rows and with its start in full
 width. The tables below have the same in words.
 """
 
@@ -125,7 +125,7 @@ def _start(lane: Lane) -> Html | None:
         element("h3", f"Its start: {took}"),
         element("p", words, class_="dim"),
         element("div", element("svg", *drawn, height=_START, role="img", aria_label=words), class_="drawing"),
-        element("h3", "Its ranks"),
+        element("h3", "Its pods"),
     )
 
 
@@ -141,7 +141,7 @@ def _legend(shown: Sequence[Lane]) -> Html:
     ]
     group = max(lane.group for lane in shown)
     if group > 1:
-        keys.append(element("li", f"a row is up to {group:,} ranks"))
+        keys.append(element("li", f"a row is up to {group:,} pods"))
     return element("ul", *keys, class_="legend")
 
 

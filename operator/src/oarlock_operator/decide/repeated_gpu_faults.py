@@ -90,7 +90,7 @@ def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Faul
         return replace(fault, message=f"{fault.message}; other GPUs erred in the same attempt: the program's own")
     own, uuid, xid = _own(o, draft), _uuid(fault), fault.xid
     if any((one.rank, one.xid) == (fault.pod.rank, xid) and one.gpu_uuid != uuid for one in own):
-        message = f"rank {fault.pod.rank} met it on another GPU before: the program's own"
+        message = f"pod {fault.pod.rank} met it on another GPU before: the program's own"
         return replace(fault, message=f"{fault.message}; {message}")
     known = next(one for one in own if one.gpu_uuid == uuid)
     if brakes.doubt(o, fault) is None and _writes_nodes(o):

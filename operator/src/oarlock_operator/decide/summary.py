@@ -89,7 +89,7 @@ def _fault_summary(draft: Draft) -> str | None:
     fault = draft.status.last_fault
     if fault is None:
         return None
-    where = fault.node_name or f"rank {fault.rank}"
+    where = fault.node_name or f"pod {fault.rank}"
     what = f"XID {fault.xid}" if fault.xid is not None else fault.fault_class
     gpu = f" GPU {fault.gpu.index}" if fault.gpu and fault.gpu.index is not None else ""
     return f"{where}{gpu} {what}"

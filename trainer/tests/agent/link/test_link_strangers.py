@@ -39,10 +39,10 @@ def proven_well(gang: Gang) -> None:
         ({"jobUid": "another"}, "it belongs to another job"),
         ({"attempt": 2}, "it belongs to attempt 2, this is attempt 3"),
         ({"attempt": 4}, "it belongs to attempt 4, this is attempt 3"),
-        ({"rank": 0}, "it says rank 0, the members of this gang are 1..2"),
-        ({"rank": 3}, "it says rank 3, the members of this gang are 1..2"),
+        ({"rank": 0}, "it says pod 0, the members of this gang are 1..2"),
+        ({"rank": 3}, "it says pod 3, the members of this gang are 1..2"),
         ({"version": 99}, "it speaks version 99 of the link, this agent version 1"),
-        ({"rank": 1}, "another agent holds rank 1"),
+        ({"rank": 1}, "another agent holds pod 1"),
     ],
 )
 def test_a_hello_that_does_not_fit_is_refused_and_harmless(gang_of: GangOf, changes: dict[str, Any], why: str) -> None:
@@ -104,7 +104,7 @@ def test_a_rank_that_has_left_cannot_be_claimed_again(gang_of: GangOf) -> None:
     gang.links.pop(1).leave(0, "done")
     stranger = Stranger(gang.port)
     stranger.hello(rank=1)
-    assert stranger.heard() == {"kind": "refused", "why": "rank 1 has left"}
+    assert stranger.heard() == {"kind": "refused", "why": "pod 1 has left"}
 
 
 def test_the_newer_connection_of_the_same_agent_replaces_the_older(gang_of: GangOf) -> None:

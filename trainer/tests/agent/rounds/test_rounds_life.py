@@ -53,7 +53,7 @@ def linked(gang: list[Agent], program: str = "trains_until_told") -> list[int]:
     """Start all, wait until their ranks run and the link stands; the ranks' pids."""
     for agent in gang:
         agent.start(program)
-    stands = "the gang link to rank 0 stands"
+    stands = "the gang link to pod 0 stands"
     eventually(lambda: any(line.get("message") == stands for line in gang[-1].log()), stands)
     return [agent.rank_pid(2 * node + local) for node, agent in enumerate(gang) for local in range(2)]
 

@@ -111,12 +111,12 @@ def _node(node: Node, short: str, links: Links, *, compact: bool) -> Html:
     Where there are many, the names of those that are well lead nowhere: nobody steps by keyboard through a thousand links.
     """
     name = element("span", short if compact else links.node(node.name), class_="name")
-    rank = element("span", f"rank {whole(node.rank)}", class_="dim") if node.rank is not None and not compact else None
+    pod = element("span", f"pod {whole(node.rank)}", class_="dim") if node.rank is not None and not compact else None
     if not node.against:
         wide = node.gpus * _STEP
         dashes = element("path", d=f"M0 5h{wide - 2}", class_="dashes")
         drawn = element("svg", dashes, width=wide, height=_SIDE, aria_hidden="true")
-        return element("li", name, drawn, rank, title=node.name if compact else None)
+        return element("li", name, drawn, pod, title=node.name if compact else None)
     # The node's own state is a word, or a sign behind its GPUs' squares.
     own = next((one.health for one in node.against if one.health in OF_NODES), None)
     said = _said(node)
@@ -134,7 +134,7 @@ def _node(node: Node, short: str, links: Links, *, compact: bool) -> Html:
         return element("li", element("a", name, drawn, href="#against"))
     if not node.here:  # their table stands right below
         return element("li", name, drawn, badge)
-    return element("li", name, element("a", drawn, rank, badge, href="#against"))
+    return element("li", name, element("a", drawn, pod, badge, href="#against"))
 
 
 def _squares(node: Node) -> list[Html]:

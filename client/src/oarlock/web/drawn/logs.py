@@ -77,11 +77,18 @@ def told(pods: frozenset[int]) -> str:
 
 
 def logs(
-    choice: Choice, seen: Seen, *, nodes: int = 0, attempts: int = 0, words: str = "", other: bool = False
+    choice: Choice,
+    seen: Seen,
+    *,
+    nodes: int = 0,
+    gpus: int = 0,
+    attempts: int = 0,
+    words: str = "",
+    other: bool = False,
 ) -> View:
     """The whole view. `nodes` and `attempts`: how many the job has, 0 where nobody knows; `words` are said above the lines.
 
-    `other`: whether there are both, lines of pods and kept ones.
+    `gpus`: of a node. `other`: whether there are both, lines of pods and kept ones.
     """
     who = Who(attempt=choice.attempt is None and attempts != 1, pod=nodes != 1)
     state = Region("log-state", {"log-told": _state(choice, seen)})
@@ -96,6 +103,7 @@ def logs(
         element("h1", "Logs of ", element("a", choice.job, href=where)),
         _form(choice, nodes=nodes, attempts=attempts),
         element("p", with_code(words), class_="dim") if words else None,
+        _ranks(choice.pods, gpus) if nodes > 1 and gpus > 1 else None,
         _bound(choice) if choice.until else None,
         _others(choice, kept=other),
         state.html(),
@@ -107,6 +115,12 @@ def logs(
 def _bound(choice: Choice) -> Html:
     end = element("time", when(choice.until), datetime=choice.until)
     return element("p", "Lines until ", end, " (UTC). ", element("a", "All of them", href=address(choice, until=False)))
+
+
+def _ranks(pods: frozenset[int], gpus: int) -> Html:
+    ranks = told(frozenset(pod * gpus + place for pod in pods for place in range(gpus)))
+    who = f"Pod {told(pods)} runs" if len(pods) == 1 else f"Pods {told(pods)} run"
+    return element("p", f"{who} ranks {ranks}.", class_="dim")
 
 
 def _others(choice: Choice, *, kept: bool) -> Html:

@@ -95,6 +95,7 @@ def draw(ask: Ask) -> View:
         choice,
         seen,
         nodes=nodes,
+        gpus=(known.row.gpus or 0) // nodes if nodes else 0,
         attempts=known.row.attempt or 0,
         words=words,
         other=output is not None and known.row.finished is None,

@@ -87,7 +87,7 @@ class Dialer:
         self._pause = min(max(2 * self._pause, self._heartbeat / 10), longest)
         self._due_at = self._loop.now + self._pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         if not self._proven:
-            self._log.warning(f"the gang link waits for rank 0: {trouble}", now=self._loop.now)
+            self._log.warning(f"the gang link waits for pod 0: {trouble}", now=self._loop.now)
 
     def succeeded(self) -> None:
         """Rank 0 answered there. Should that connection end, another one is due at once, but not many in a row."""

@@ -196,9 +196,9 @@ class Leader:
         if self._gang.key and not proof.is_of_a_member(hello, self._gang.key, challenge):
             return "it does not show that it knows the gang's key"
         if hello.rank in self._left:
-            return f"rank {hello.rank} has left"
+            return f"pod {hello.rank} has left"
         known = self._members.get(hello.rank)
-        return f"another agent holds rank {hello.rank}" if known and known.agent != hello.agent else ""
+        return f"another agent holds pod {hello.rank}" if known and known.agent != hello.agent else ""
 
     def _turn_away(self, connection: Connection, why: str) -> None:
         self._forget_stranger(connection)
@@ -250,7 +250,7 @@ class Leader:
         if connection.ended:
             self._cut(member, connection, connection.ended)
             if self._cause is None and self._leaving_until == math.inf:
-                self._log.warning(f"the gang link of rank {member.rank} was cut: {member.trouble}", now=self._loop.now)
+                self._log.warning(f"the gang link of pod {member.rank} was cut: {member.trouble}", now=self._loop.now)
 
     def _take_answer(self, member: _Member, answer: Answer) -> None:
         """Each is asked once and heard once: nobody fills this agent's memory."""
@@ -281,7 +281,7 @@ class Leader:
         if silent > self._gang.silence:
             cut = f", its connection was cut: {member.trouble}" if member.trouble else ""
             self._lose(
-                PeerLost(member.rank, None, f"rank {member.rank}'s agent has been silent for {silent:.1f} s{cut}")
+                PeerLost(member.rank, None, f"pod {member.rank}'s agent has been silent for {silent:.1f} s{cut}")
             )
 
     def _lose(self, cause: PeerLost) -> None:

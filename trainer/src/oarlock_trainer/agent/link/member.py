@@ -166,7 +166,7 @@ class Member:
             self._welcome = True
             self._beat_at = self._loop.now
             self._dialer.succeeded()
-            log.info("the gang link to rank 0 stands")
+            log.info("the gang link to pod 0 stands")
             if self._report and self._connection:
                 self._connection.send(encode(self._report))
         elif isinstance(frame, Refused):
@@ -179,14 +179,14 @@ class Member:
         if self._welcome:
             self._welcome = False
             if not self._settled and self._leaving_until == math.inf:
-                self._log.warning(f"the gang link to rank 0 was cut: {trouble}", now=self._loop.now)
+                self._log.warning(f"the gang link to pod 0 was cut: {trouble}", now=self._loop.now)
         else:
             self._dialer.failed(trouble)
 
     def _lose_leader(self, silent: float) -> None:
         # The connection stays: should rank 0 only have slept, leave() tells it on waking that this one has gone.
         trouble = "" if self._welcome else f", and cannot be reached: {self._trouble or 'no answer'}"
-        self._lose(PeerLost(0, None, f"rank 0's agent has been silent for {silent:.1f} s{trouble}"))
+        self._lose(PeerLost(0, None, f"pod 0's agent has been silent for {silent:.1f} s{trouble}"))
 
     def _lose(self, cause: PeerLost) -> None:
         self._settled = True

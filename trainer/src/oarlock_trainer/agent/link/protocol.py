@@ -200,7 +200,7 @@ def refusal(hello: Hello, gang: Gang) -> str:
     if hello.attempt != gang.attempt:
         return f"it belongs to attempt {hello.attempt}, this is attempt {gang.attempt}"
     if not 0 < hello.rank < gang.nodes:
-        return f"it says rank {hello.rank}, the members of this gang are 1..{gang.nodes - 1}"
+        return f"it says pod {hello.rank}, the members of this gang are 1..{gang.nodes - 1}"
     return ""
 
 
