@@ -115,6 +115,8 @@ class Reconciler:
             stamped = plan.status.model_copy(update={"last_reconcile_time": o.now})
             written = await self._write_status(raw, overlaid(raw.get("status"), before=o.job.status, after=stamped))
             memory.written, memory.written_at = written["metadata"]["resourceVersion"], time.monotonic()
+            if plan.status.rounds:
+                memory.drops_rounds = not written["status"].get("rounds")
             metrics.written(*key, o.job.status, plan.status)
         else:
             metrics.seen(*key, o.job.status)

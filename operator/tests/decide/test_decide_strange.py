@@ -13,6 +13,7 @@ from world_writes import Killed, told_to_stop
 from worlds import World
 
 from oarlock_api.contract.figures import FIGURES
+from oarlock_api.contract.rounds import RoundEnd
 from oarlock_operator.decide import decide
 from oarlock_operator.model.observation import Ending
 from oarlock_operator.model.plan import CreatePods
@@ -160,6 +161,37 @@ def test_nonsense_in_a_pod_s_status_never_breaks_a_pass(nonsense: dict[str, Any]
     progress = world.job.status.progress
     assert progress is not None
     assert progress.eta_seconds is None or 0 <= progress.eta_seconds <= 10 * 365 * 86400
+
+
+ROUND = RoundEnd(number=1, ended_at="2026-01-01T12:00:00+00:00", rank=1, code=82, why="")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "reason"),
+    [
+        (
+            [RoundEnd(number=10**6, ended_at="", rank=10**6 - 1, code=255, why="\0", step=2**62, resumed_step=0)],
+            "ApplicationRestartsExhausted",
+        ),
+        ([replace(ROUND, number=10**6)], "InfrastructureRestartsExhausted"),
+        ([replace(ROUND, down_seconds=1e308, resumed_step=2**62)], "Training"),
+        ([replace(ROUND, ended_at="0001-01-01T00:00:00+00:00"), replace(ROUND, number=2, ended_at="9999")], "Training"),
+    ],
+)
+def test_nonsense_about_rounds_never_breaks_a_pass_and_costs_no_more_than_a_job(
+    rounds: list[RoundEnd], reason: str
+) -> None:
+    world = World()
+    world.settle()
+    world.start_all()
+    world.ended[1] = rounds
+    world.step(5)
+    world.now += timedelta(seconds=11)
+    world.settle()
+    status = world.job.status
+    assert status.reason == reason
+    assert status.attempt == 1
+    assert max(status.restarts.application, status.restarts.infrastructure) < 10**6
 
 
 def test_a_job_whose_pods_the_api_server_calls_invalid_fails_with_its_words_and_leaves_none_behind() -> None:

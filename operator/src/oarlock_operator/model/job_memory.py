@@ -48,6 +48,8 @@ class JobMemory:
     written: str = ""
     """The resourceVersion that the operator itself made: the watch will tell of it, and it is no news."""
     written_at: float = -math.inf
+    drops_rounds: bool = False
+    """The API server's schema is of an older release and drops status.rounds: by what stands there nothing is booked once."""
     heard: dict[str, Heard] = field(default_factory=dict)
     """What agents said, by their pods' uids; those of the current attempt that run."""
     answers: dict[str, PodStatus] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import msgspec
@@ -104,7 +104,7 @@ async def observe(
         looked_around=around is not None,
         rival=around.rival if around else "",
         lingering=tuple(sorted({*(around.lingering if around else ()), *namesakes})),
-        progress=news,
+        progress=replace(news, rounds=()) if news and known.drops_rounds else news,
         request_seconds=request_seconds(job, known),
         silent=silent,
         refusing=frozenset(uid for uid, heard in known.heard.items() if heard.refuses),
