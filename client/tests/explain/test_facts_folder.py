@@ -13,9 +13,10 @@ import pytest
 from situations import HUNG, UID, line, report
 
 from oarlock.explain import explain
-from oarlock.facts.folder import NoOutputError, from_folder
+from oarlock.facts.folder import NoOutputError, from_folder, read_output
 from oarlock_api.contract.history import MAX_STORY, read_story
 from oarlock_api.contract.kept_spec import KeptSpec
+from oarlock_api.contract.layout import REPORTS
 
 NOW = datetime(2026, 11, 23, 11, tzinfo=UTC)
 
@@ -157,3 +158,13 @@ def test_a_checkpoint_that_goes_while_it_is_read_is_passed_over(folder: Path) ->
     known = from_folder(folder, now=NOW)
     assert known.output is not None
     assert [one["step"] for one in known.output.checkpoints] == [400, 420]
+
+
+def test_of_reports_no_more_bytes_are_read_than_there_is_room_for(tmp_path: Path) -> None:
+    folder = tmp_path / REPORTS
+    folder.mkdir(parents=True)
+    for rank in range(8):
+        (folder / f"1-{rank}.json").write_text('{"a": "' + "x" * 990 + '"}')
+    found, missing = read_output(tmp_path, most_reports=3000)
+    assert len(found.reports) == 3
+    assert "some reports" in {one.what for one in missing}

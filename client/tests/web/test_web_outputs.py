@@ -15,10 +15,11 @@ from fake_api import FakeApi
 from starlette.testclient import TestClient
 from urllib3 import PoolManager
 
-from oarlock.web import outputs
+from oarlock.web import budget, outputs
 from oarlock.web.__main__ import main
 from oarlock.web.access.token import TokenAuthenticator
 from oarlock.web.app import build
+from oarlock.web.budget import Budget
 from oarlock.web.guards import Csrf
 from oarlock.web.mounts import Mount
 from oarlock.web.settings import Settings
@@ -77,7 +78,6 @@ def page(api: FakeApi, mount: Mount) -> Iterator[TestClient]:
     """The page of a cluster, as the browser of anne, who may read the namespace `team`."""
     api.tokens |= {"anne": {"team"}, "bert": {"other"}}
     ended(api, "team", OUTPUT)
-    outputs._read.cache_clear()
     csrf = Csrf()
     who = TokenAuthenticator(server=api.address, pool=PoolManager(), csrf=csrf)
     app = build(Settings(hosts=frozenset({HOST}), outputs=(mount,)), who, csrf=csrf)
@@ -101,6 +101,42 @@ def test_an_ended_job_has_all_that_its_output_has(page: TestClient) -> None:
     assert b"ours" in logs
     assert b"step-200/thumbs/boat.jpg" in pictures
     assert picture == PNG + b"ours"
+
+
+def test_an_output_is_read_once_for_each_change_and_is_kept_within_the_budget(
+    page: TestClient, mount: Mount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    room: list[Budget] = []
+
+    def counted(self: Budget, key: object, value: object, size: int) -> None:
+        room.append(self)
+        reads.append(size)
+        keep(self, key, value, size)
+
+    keep = Budget.keep
+    monkeypatch.setattr(Budget, "keep", counted)
+    for _ in range(2):
+        assert "33 steps" in page.get(f"{JOB}/curve").text
+    assert len(reads) == 1
+    assert room[0].used == reads[0] > 0
+    with (mount.folder / "runs/flux/metrics.jsonl").open("a") as figures:
+        figures.write(json.dumps({"step": 34, "loss": 1.0, "attempt": 1}) + "\n")
+    assert "34 steps" in page.get(f"{JOB}/curve").text
+    assert room[0].used == reads[-1]
+
+
+def test_where_there_is_no_room_for_an_output_all_else_is_shown(
+    page: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(outputs, "READ_BYTES", budget.MOST_BYTES + 1)
+    for view in (JOB, f"{JOB}/curve"):
+        answer = page.get(view)
+        assert answer.status_code == 200
+        assert "of memory, and the page&#x27;s server has" in answer.text
+    monkeypatch.undo()
+    assert "33 steps" in page.get(f"{JOB}/curve").text, "and none is taken by who was refused"
 
 
 def test_who_may_not_read_the_job_sees_nothing_of_its_output(api: FakeApi, page: TestClient) -> None:

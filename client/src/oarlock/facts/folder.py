@@ -57,9 +57,16 @@ def from_folder(folder: Path, *, now: datetime, phase: str = "") -> Facts:
 
 
 def read_output(
-    output: Path | Beneath, *, most_story: int = MAX_READ, most_metrics: int | None = None
+    output: Path | Beneath,
+    *,
+    most_story: int = MAX_READ,
+    most_metrics: int | None = None,
+    most_reports: int = MOST_REPORTS * MAX_BYTES,
 ) -> tuple[Output, tuple[Missing, ...]]:
-    """The output, and what of it could not be read; bytes of its story and figures at most. Raises as from_folder does."""
+    """The output, and what of it could not be read; bytes of its story, figures and reports at most.
+
+    Raises as from_folder does.
+    """
     folder = beneath(output)
     if not (folder / PRIVATE).is_dir():
         raise NoOutputError(
@@ -91,18 +98,23 @@ def read_output(
         owner=owner,
         history=history,
         spec=spec,
-        reports=tuple(_reports(folder / REPORTS, missing)),
+        reports=tuple(_reports(folder / REPORTS, missing, most_reports)),
         checkpoints=tuple(_checkpoints(folder / CHECKPOINTS)),
         metrics=tuple(_metrics(folder / METRICS, MAX_METRICS if most_metrics is None else most_metrics)),
     )
     return found_there, tuple(missing)
 
 
-def _reports(folder: Beneath, missing: list[Missing]) -> Iterator[Object]:
+def _reports(folder: Beneath, missing: list[Missing], most: int) -> Iterator[Object]:
+    left = most
     there = (path for path in folder.iterdir() if path.name.endswith(".json")) if folder.is_dir() else ()
     for path in sorted(islice(there, MOST_REPORTS), key=str):
         try:
-            yield parse_object(read_regular(path, most=MAX_BYTES + 1).decode(errors="replace"), max_bytes=MAX_BYTES)
+            content = read_regular(path, most=MAX_BYTES + 1)
+            if (left := left - len(content)) < 0:
+                missing.append(Missing(what="some reports", why=f"all have more than {most >> 20} MiB"))
+                return
+            yield parse_object(content.decode(errors="replace"), max_bytes=MAX_BYTES)
         except (OSError, WireError) as error:
             missing.append(Missing(what=f"the report {path.name}", why=str(error)))
 

@@ -1,7 +1,7 @@
 """Bytes of large answers, within one bound: those that are read or sent now, and those that are kept to be sent again.
 
-A pod has so much memory, and a picture of 32 MiB that is read stands there twice. Who finds no room waits a little; what is
-kept gives way to what is read.
+A pod has so much memory, a picture of 32 MiB that is read stands there twice, and an output's story ten times. Who finds no
+room waits a little; what is kept gives way to what is read.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Budget:
                 )
             if more > 0:
                 if not self._changed.wait_for(lambda: share.released or self._taken + more <= self._most, WAIT_SECONDS):
-                    raise BusyError("others read large pictures just now: try again in some seconds")
+                    raise BusyError("others read large files just now: try again in some seconds")
                 if share.released:
                     raise BusyError("nobody waits for this any more")
                 self._make_room(more)

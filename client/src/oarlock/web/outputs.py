@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from oarlock import kept_logs
@@ -22,6 +22,7 @@ from oarlock.logs import LogLine, Wanted
 from oarlock.rows import part
 from oarlock.web.albums import Folder
 from oarlock.web.ask import Ask
+from oarlock.web.budget import Budget
 from oarlock.web.mounts import Mount
 from oarlock.web.rights import Right, Rights
 from oarlock.web.storage import Storage
@@ -32,8 +33,12 @@ from oarlock_api.contract.regular_file import read_regular
 from oarlock_api.contract.wire import WireError, text
 
 MOST_OWNER = 4096
-MOST_STORY, MOST_METRICS = 16 * 2**20, 4 * 2**20
-"""Bytes that are read of an output: several are in memory at once. 1,000 pods in 20 attempts leave 5 MiB of story."""
+MOST_STORY, MOST_METRICS, MOST_REPORTS = 6 * 2**20, 2 * 2**20, 3 * 2**20
+"""Bytes that are read of an output. 1,000 pods in 20 attempts leave 5 MiB of story."""
+READ_BYTES = 128 * 2**20
+"""Of the budget, while one is read: an honest one takes ten bytes for each of its own, and two are not read at once."""
+ROW_BYTES, REPORT_BYTES = 1024, 8192
+"""Of the budget, for each row that is kept: its story's and its figures' take 800 bytes, a report's file 4,096 at most."""
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.EISDIR, errno.ENXIO)
 """Nothing is there, or no regular file, as a link is none."""
 
@@ -45,12 +50,29 @@ class JobOutput:
     place: Beneath
     storage: Storage
     where: str
+    budget: Budget
 
     def read(self) -> Output | None:
-        """What facts have of it; None where it is none."""
+        """What facts have of it, read once for each change; None where it is none. Raises BusyError, too."""
         with suppress(NoOutputError):
-            return replace(self.storage.read(partial(_newest, self.place)), folder=self.where)
+            return replace(self._newest(), folder=self.where)
         return None
+
+    def _newest(self) -> Output:
+        changed = self.storage.read(partial(_changed, self.place))
+        before, kept = self.budget.kept(self.place) or (None, None)
+        if kept and before == changed:
+            known: Output = kept
+            return known
+        share = self.budget.share()
+        try:
+            share.resize(READ_BYTES)
+            found = self.storage.read(partial(_read, self.place))
+        finally:
+            share.release()
+        rows = len(found.history) + len(found.metrics)
+        self.budget.keep(self.place, (changed, found), ROW_BYTES * rows + REPORT_BYTES * len(found.reports))
+        return found
 
     def keeps_logs(self, attempt: int, job_uid: str) -> bool:
         """Whether it has any of that attempt."""
@@ -100,7 +122,7 @@ def find_output(ask: Ask, job: Mapping[str, Any], needs: Right | None = None) ->
             ask.shelf.of(Rights).check(ask, needs, mount.namespace)
         storage = ask.shelf.of(Storages).of(mount)
         if found := storage.read(partial(_owned, places, text(metadata.get("uid"), 64))):
-            return JobOutput(found, storage, mount.named(found))
+            return JobOutput(found, storage, mount.named(found), ask.shelf.of(Budget))
     return None
 
 
@@ -108,21 +130,17 @@ def _owned(places: list[Beneath], uid: str) -> Beneath | None:
     return next((place for place in places if uid and _owner(place) == uid), None)
 
 
-def _newest(place: Beneath) -> Output:
-    changed = tuple(_changed(place / name) for name in (METRICS, f"{HISTORY}/{STORY}"))
-    return _read(place, changed)
+def _read(place: Beneath) -> Output:
+    return read_output(place, most_story=MOST_STORY, most_metrics=MOST_METRICS, most_reports=MOST_REPORTS)[0]
 
 
-@lru_cache(maxsize=4)
-def _read(place: Beneath, _: tuple[int, ...]) -> Output:
-    """Once for each change of its figures or its story."""
-    return read_output(place, most_story=MOST_STORY, most_metrics=MOST_METRICS)[0]
-
-
-def _changed(file: Beneath) -> int:
-    with suppress(OSError):
-        return file.stat().st_mtime_ns
-    return 0
+def _changed(place: Beneath) -> tuple[int, ...]:
+    """When its figures and its story were changed last."""
+    found = []
+    for file in (METRICS, f"{HISTORY}/{STORY}"):
+        with suppress(OSError):
+            found.append((place / file).stat().st_mtime_ns)
+    return tuple(found)
 
 
 def _owner(folder: Beneath) -> str | None:
