@@ -8,8 +8,9 @@ import re
 
 import pytest
 from pages import Page, hung
-from situations import HUNG, UID, facts, job, last_fault, line, output
+from situations import HUNG, UID, facts, job, last_fault, line, output, pod
 
+from oarlock.explain.causes import Cause
 from oarlock.facts import Facts
 from oarlock.report import Gallery, report
 from oarlock.report.pictures import Picture
@@ -182,3 +183,15 @@ def test_goodput_is_the_share_of_gpu_time_that_made_progress(held: int, wasted: 
     found = re.search(r"<dt>Goodput</dt><dd(?: title=\"([^\"]*)\")?>([^<]*)(?:<small>([^<]*)</small>)?</dd>", head)
     assert found
     assert (found[2], found[3] or "", found[1]) == told
+
+
+def test_what_the_cause_says_already_is_not_said_again() -> None:
+    head = report(facts(job("Starting"), pods=[pod(node="node-1")]))
+    assert head.count(Cause.STARTING.meaning) == 1
+
+
+def test_a_fault_of_an_unknown_time_says_where_it_was() -> None:
+    fault = last_fault("Evicted", "had to leave", nodeName="node-1", time=None)
+    attempts = [{"number": 1, "startTime": "2026-11-23T10:00:00Z", "endReason": "Evicted"}]
+    page = Page(report(facts(job("Running", attempts=attempts, lastFault=fault))))
+    assert "on node-1" in page.texts["small"]

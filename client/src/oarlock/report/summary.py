@@ -36,6 +36,7 @@ def summary(story: Story, facts: Facts, links: Links | None = None) -> Html:
     now = story.now
     style = "good" if now.phase in _GOOD or now.cause == "Succeeded" else "bad" if now.phase in _BAD else "plain"
     cause = named(now.cause)
+    meaning = cause.meaning if cause else ""
     step, total = _steps(story, facts)
     told = [
         _entry("Step", whole(step), f"of {whole(total)}" if total else ""),
@@ -63,8 +64,8 @@ def summary(story: Story, facts: Facts, links: Links | None = None) -> Html:
     return element(
         "header",
         element("h1", cut(title_of(story), 400), element("span", now.phase, class_=f"badge {style}")),
-        element("p", element("strong", now.cause), f", {cause.meaning}" if cause else None, class_="cause"),
-        element("p", links.said(cut(now.message, 1500))) if now.message else None,
+        element("p", element("strong", now.cause), f", {meaning}" if meaning else None, class_="cause"),
+        element("p", links.said(cut(now.message, 1500))) if now.message not in ("", meaning) else None,
         element("ul", *details) if details else None,
         element("ul", *evidence, class_="evidence") if evidence else None,
         element("p", element("span", "Next: ", class_="dim"), next_, class_="next") if now.next else None,
@@ -93,10 +94,9 @@ def _last_fault(story: Story, links: Links) -> Html:
         return _entry("Last fault", DASH)
     now, then = instant(story.time), instant(fault.time)
     ago = f"{duration(now - then)} ago" if now is not None and then is not None and now > then else when(fault.time)
-    where = f" on {fault.node}" if fault.node else ""
-    return _entry(
-        "Last fault", cut(fault.cause, 100), links.said(cut(f"{ago}{where}", 300)), title=cut(fault.message, 600)
-    )
+    where = f"on {fault.node}" if fault.node else ""
+    told = " ".join(part for part in (ago if fault.time else "", where) if part)
+    return _entry("Last fault", cut(fault.cause, 100), links.said(cut(told, 300)), title=cut(fault.message, 600))
 
 
 def _goodput(facts: Facts) -> Html:
