@@ -63,7 +63,7 @@ Time = AwareDatetime
 QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][0-9]+)?$"
 
 
-EVERY_STEPS_PATTERN = "^(Auto|[0-9]{1,9})$"
+EVERY_STEPS_PATTERN = "^(Auto|0|[1-9][0-9]{0,8})$"
 
 
 def _as_text(value: object) -> object:

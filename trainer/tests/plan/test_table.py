@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -17,11 +18,22 @@ from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.progress_line import END
 
 
-def told(*, gpu: str | None = None, fabric: str | None = None, nodes: int = 4, gpus: int = 8, **training: Any) -> str:
+def told(
+    *,
+    gpu: str | None = None,
+    fabric: str | None = None,
+    nodes: int = 4,
+    gpus: int = 8,
+    recovery: Any = MappingProxyType({}),
+    pod: Any = MappingProxyType({}),
+    **training: Any,
+) -> str:
     spec = TrainingJobSpec.model_validate(
         {
             "nodes": nodes,
             "gpusPerNode": gpus,
+            "recovery": dict(recovery),
+            "pod": dict(pod),
             "output": {"persistentVolumeClaim": {"claimName": "out"}},
             "training": {
                 "model": {"family": "Flux1", "path": "/not/here"},
@@ -71,6 +83,16 @@ def test_the_components_add_up_to_the_total() -> None:
     rows = [line.split() for line in told(nodes=1).splitlines() if line.startswith("  ") and line[2] != " "]
     *components, total = [float(row[1]) for row in rows if row[0] != "node"]
     assert sum(components) == pytest.approx(total, abs=0.05 * len(components))
+
+
+def test_what_the_state_takes_in_memory_stands_beside_what_the_pod_may_have() -> None:
+    kept = {"memory": {"everySteps": "Auto"}}
+    assert "in memory" not in told()
+    enough = told(recovery=kept, pod={"sharedMemory": "72G"})
+    assert enough.splitlines()[-1] == "in memory     71.4 GB of each node for recovery.memory: its ranks' state, twice"
+    said = told(recovery=kept, pod={"sharedMemory": "64G", "resources": {"limits": {"memory": "100G"}}})
+    assert "more than pod.sharedMemory, 64.0 GB: raise it, or nothing is kept there" in said
+    assert "with the rest 107.1 GB, more than the pod's limit of 100.0: raise pod.resources.limits.memory" in said
 
 
 def test_a_gpu_and_a_fabric_that_were_named_are_not_called_assumed() -> None:

@@ -91,12 +91,17 @@ def host_bytes(work: Workload) -> int:
     For what is kept out of the GPU, and for the copy of its state that checkpoints are written from.
     """
     count, share = work.parameters.trained, _share(work)
-    copied = count * _FLOAT32 * (1 + _SLOTS[work.optimizer] + (work.ema is not None)) // work.ranks
     offloaded = count * (_state_bytes(work) + _FLOAT32) // share if work.offload else 0
     average = (
         2 * count * _FLOAT32 // share if work.ema is EmaDevice.CPU else 0
     )  # and the masters that it is renewed from
-    return copied + offloaded + average + text_encoders.host_bytes(work.text_home)
+    return saved_bytes(work) + offloaded + average + text_encoders.host_bytes(work.text_home)
+
+
+def saved_bytes(work: Workload) -> int:
+    """Bytes that a rank saves."""
+    slots = 1 + _SLOTS[work.optimizer] + (work.ema is not None)
+    return work.parameters.trained * _FLOAT32 * slots // work.ranks
 
 
 def _states(work: Workload) -> Iterator[Component]:

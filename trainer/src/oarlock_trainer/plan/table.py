@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.training import Task
 from oarlock_trainer.plan import communication, compiling, gpus
 from oarlock_trainer.plan.memory import GB, host_bytes
+from oarlock_trainer.plan.memory_state import in_memory
 from oarlock_trainer.plan.parameters import Architecture, read_architecture
 from oarlock_trainer.plan.planner import Gpus, Plan, choose
 from oarlock_trainer.plan.work import DDP, picture_tokens, work_of
@@ -72,7 +73,7 @@ def forecast(
     settings = compiling.settled(training.compile, shapes=shapes, masked=masked)
     words = compiling.words(settings, shapes=shapes, masked=masked)
     compiles = [f"compile       {words}"] if words else []
-    return where + "".join(f"{line}\n" for line in [*describe(plan), *compiles])
+    return where + "".join(f"{line}\n" for line in [*describe(plan), *compiles, *in_memory(plan.work, spec)])
 
 
 def describe(plan: Plan) -> Iterator[str]:

@@ -1,0 +1,33 @@
+"""What recovery.memory takes of a node, beside what its pod may have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oarlock_api.quantity import whole_bytes
+from oarlock_trainer.plan.memory import GB, host_bytes, saved_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oarlock_api.spec import TrainingJobSpec
+    from oarlock_trainer.plan.work import Workload
+
+
+def in_memory(work: Workload, spec: TrainingJobSpec) -> Iterator[str]:
+    """What two generations of a node's state take, and each bound that they are above; nothing where it is off."""
+    if spec.recovery.memory.every_steps == "0":
+        return
+    ranks = min(work.ranks, work.ranks_per_node)
+    needed = 2 * saved_bytes(work) * ranks
+    yield f"in memory     {needed / GB:.1f} GB of each node for recovery.memory: its ranks' state, twice"
+    shared = whole_bytes(spec.pod.shared_memory)
+    if needed > shared:
+        yield f"              more than pod.sharedMemory, {shared / GB:.1f} GB: raise it, or nothing is kept there"
+    limit = (spec.pod.resources.limits or {}).get("memory")
+    everything = needed + host_bytes(work) * ranks
+    if limit is not None and everything > whole_bytes(str(limit)):
+        yield (
+            f"              with the rest {everything / GB:.1f} GB, more than the pod's limit of "
+            f"{whole_bytes(str(limit)) / GB:.1f}: raise pod.resources.limits.memory, or nothing is kept there"
+        )
