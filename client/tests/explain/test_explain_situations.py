@@ -189,6 +189,23 @@ def test_an_attempt_of_which_only_an_event_is_left_is_told_by_the_event() -> Non
     assert [(one.number, one.faults[0].node) for one in story.attempts if one.faults] == [(1, "node-2"), (2, "node-1")]
 
 
+def test_the_fault_of_a_round_ended_neither_the_attempt_that_goes_on_nor_the_one_before() -> None:
+    attempts = [
+        {"number": 1, "startTime": "2026-11-23T10:01:00Z", "endReason": "GPUFault"},
+        {"number": 2, "startTime": "2026-11-23T10:31:00Z"},
+    ]
+    fault = last_fault(
+        "Hang", "pod flux-2-0 on node-1: no step", nodeName="node-1", rank=0, time="2026-11-23T10:40:00Z"
+    )
+    rounds = [{"attempt": 2, "round": 1, "reason": "Hang", "endedTime": "2026-11-23T10:40:00Z"}]
+    story = explain(facts(job("Running", attempt=2, attempts=attempts, lastFault=fault, rounds=rounds)))
+    assert {each.number: [one.cause for one in each.faults] for each in story.attempts} == {1: [], 2: []}
+    assert story.trouble is None
+    attempts[1]["endReason"] = "Hang"
+    story = explain(facts(job("Recovering", attempt=3, attempts=attempts, lastFault=fault, rounds=rounds)))
+    assert [one.cause for one in story.attempts[1].faults] == ["Hang"], "a rule made a new attempt of it"
+
+
 def test_a_victims_pod_that_outlives_the_culprits_hides_nothing_that_the_event_says() -> None:
     said = "pod flux-1-1 on node-2: rank 8 was killed by SIGKILL: out of memory; 1 peers lost it. Attempt 2 starts."
     attempts = [

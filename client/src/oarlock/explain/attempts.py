@@ -65,7 +65,7 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
     reports = _reports(facts, lines)
     numbers = {*records, *(pod.attempt for pod in pods), *(report.attempt for report in reports)}
     numbers |= {number for line in lines.all if (number := integer(line.get("attempt")))}
-    of_last_fault = _attempt_of(status.get("lastFault"), records)
+    of_last_fault = _attempt_of(status.get("lastFault"), records, status.get("rounds") or [])
     told = _told(facts)
     found = []
     for number in sorted(numbers - {0}):
@@ -242,10 +242,17 @@ def _of_line(line: Object, rank: int | None, node: str, job: str) -> Trouble:
     )
 
 
-def _attempt_of(fault: Object | None, records: Mapping[int, Object]) -> int | None:
-    """Which attempt status.lastFault is of: the last that had ended, or is to end, and had begun before it."""
+def _attempt_of(fault: Object | None, records: Mapping[int, Object], rounds: Sequence[Object]) -> int | None:
+    """Which attempt status.lastFault ended: the last that had ended, or is to end, and had begun before it.
+
+    None where it ended a round only, and the attempt goes on.
+    """
     if not fault:
         return None
+    of_round = next((one for one in rounds if one.get("endedTime") == fault.get("time")), {})
+    number = integer(of_round.get("attempt"))
+    if number is not None and number in records:
+        return number if records[number].get("endReason") else None
     ended = [number for number, record in records.items() if record.get("endReason")]
     time = text(fault.get("time"), 40)
     before = [number for number in ended if text(records[number].get("startTime"), 40)[:19] <= time[:19]]
