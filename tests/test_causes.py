@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,33 @@ import pytest
 import yaml
 
 from oarlock.explain.causes import OF_CLASS, OF_CODE, Cause, named
+from oarlock.explain.faults import of_report
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
+from oarlock_api.contract.report import Report
 from oarlock_api.contract.status import Degradation
+from oarlock_operator.faults.classify import classify
+from oarlock_operator.model.observation import Ending, Pod
 from oarlock_operator.model.reasons import Reason
 
 
 def test_every_reason_of_the_operator_is_a_cause() -> None:
     assert [reason.value for reason in Reason if named(reason.value) is None] == []
+
+
+@pytest.mark.parametrize("code", [1, 137])
+@pytest.mark.parametrize(
+    "said", ["rank 3 was killed by SIGKILL", "rank 0: CUDA out of memory", "rank 0: KeyError: 'mask'"]
+)
+def test_an_end_of_a_program_has_one_name_for_the_operator_and_for_why(said: str, code: int) -> None:
+    """In status.reason, attempts and Events, and in the words of the story."""
+    report = Report(1, 0, "u", "Application", code, "2026-11-23T10:30:00Z", said)
+    pod = Pod(name="flux-1-0", uid="u", attempt=1, rank=0, ending=Ending(code, report=report))
+    fault = classify(pod)
+    assert fault
+    assert of_report(report, job="flux").cause == fault.reason
+    killed = classify(replace(pod, ending=Ending(137)))
+    assert killed
+    assert killed.reason == "ProcessKilled"
 
 
 def test_every_exit_code_and_class_and_degradation_has_a_cause() -> None:

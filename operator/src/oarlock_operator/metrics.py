@@ -100,7 +100,11 @@ OTHER = "Other"
 _KNOWN = set(Reason)
 _BLAMED = (
     Reason.APPLICATION_ERROR,
+    Reason.PROCESS_KILLED,
+    Reason.KILLED_AFTER_GRACE,
     Reason.OOM_KILLED,
+    Reason.GPU_OUT_OF_MEMORY,
+    Reason.NON_FINITE_LOSS,
     Reason.LIMIT_EXCEEDED,
     Reason.HANG,
     Reason.AGENT_SILENT,

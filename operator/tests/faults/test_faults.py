@@ -32,7 +32,7 @@ TABLE = {
     2: (FailureClass.APPLICATION, "ApplicationError", Budget.APPLICATION),
     79: (FailureClass.APPLICATION, "ApplicationError", Budget.APPLICATION),
     89: (FailureClass.APPLICATION, "ApplicationError", Budget.APPLICATION),
-    137: (FailureClass.APPLICATION, "ApplicationError", Budget.APPLICATION),
+    137: (FailureClass.APPLICATION, "ProcessKilled", Budget.APPLICATION),
     255: (FailureClass.APPLICATION, "ApplicationError", Budget.APPLICATION),
 }
 
@@ -81,10 +81,10 @@ def test_a_pod_that_works_or_ended_well_is_no_fault(pod: Pod) -> None:
         ),
         (
             ended(137, message="step 7"),
-            "ApplicationError",
+            "ProcessKilled",
             "SIGKILL (exit code 137), as where the node runs out of memory",
         ),
-        (replace(ended(137), deleting=True), "ApplicationError", "because the time that it had to save was over"),
+        (replace(ended(137), deleting=True), "KilledAfterGrace", "because the time that it had to save was over"),
         (ended(139, message="Fatal Python error"), "ApplicationError", "(signal 11): Fatal Python error"),
         (ended(1, message="ValueError: x"), "ApplicationError", "exit code 1: ValueError: x"),
     ],
@@ -203,6 +203,22 @@ def test_a_report_speaks_for_its_pod() -> None:
     fault = classify(replace(POD, ending=Ending(80, report=said)))
     assert fault is not None
     assert fault.message == "pod flux-1-1 on node-b: XID 79 on GPU 5"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("rank 3 was killed by SIGKILL", "ProcessKilled"),
+        ("rank 3 was killed by SIGKILL: out of memory (the kernel killed 1 process)", "OOMKilled"),
+        ("rank 0: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "GPUOutOfMemory"),
+        ("the loss of 10 steps in a row was not finite", "NonFiniteLoss"),
+        ("rank 0: ValueError: could not parse 'nan' in column height", "ApplicationError"),
+    ],
+)
+def test_a_programs_end_has_the_name_that_why_gives_it(said: str, reason: str) -> None:
+    fault = classify(replace(POD, ending=Ending(1, report=report(POD, code=1, at=START, summary=said))))
+    assert fault is not None
+    assert (fault.reason, fault.failure_class, fault.budget) == (reason, "Application", Budget.APPLICATION)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from oarlock.explain.causes import Cause
+from oarlock_api.contract.program_endings import PROGRAM_ENDINGS
 
 Row = tuple[str, Cause]
 
@@ -143,15 +144,7 @@ _CONFIGURATION: tuple[Row, ...] = (
         Cause.DATA_UNUSABLE,
     ),
 )
-_PROGRAM: tuple[Row, ...] = (
-    (r"out of memory \(the kernel killed|OOMKilled|, out of memory: raise", Cause.OOM_KILLED),
-    (
-        r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
-        Cause.GPU_OUT_OF_MEMORY,
-    ),
-    (r"loss.*not finite|not finite.*loss|\bloss[^\n]{0,40}\bnan\b", Cause.NON_FINITE_LOSS),
-    (r"was killed by SIG|killed by SIGKILL", Cause.KILLED),
-)
+_PROGRAM: tuple[Row, ...] = tuple((pattern, Cause(word)) for pattern, word in PROGRAM_ENDINGS)
 _BY_CAUSE = {
     Cause.PREFLIGHT_FAILED: _SAID,
     Cause.STORAGE_FAULT: _STORAGE,

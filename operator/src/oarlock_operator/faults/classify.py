@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.health import GpuVerdict
+from oarlock_api.contract.program_endings import program_ending
 from oarlock_api.history import FaultGPU
 from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND, NEVER_RAN, missing_program, remedy
 from oarlock_operator.model.observation import Ending, Pod
@@ -85,6 +86,14 @@ _REASONS = {
     FailureClass.REQUESTED: Reason.LEFT_ON_REQUEST,
     FailureClass.NODE_LOST: Reason.NODE_LOST,
 }
+_ENDINGS = (
+    Reason.PROCESS_KILLED,
+    Reason.KILLED_AFTER_GRACE,
+    Reason.OOM_KILLED,
+    Reason.GPU_OUT_OF_MEMORY,
+    Reason.NON_FINITE_LOSS,
+)
+"""How a program's end is called more precisely, where its words tell."""
 _BAD_NODE = {ExitCode.REPLACE_NODE, ExitCode.PREFLIGHT}
 """Codes whose report speaks against the node itself."""
 _APPLICATION = {FailureClass.APPLICATION, FailureClass.HANG}
@@ -158,7 +167,6 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
         avoid = Avoid.RATHER if _refused(reason) else Avoid.NO
         return Fault(pod, FailureClass.PREFLIGHT, reason, f"{where}: {said}", Budget.INFRASTRUCTURE, avoid)
     kind = failure_class(ending.code)
-    reason = Reason.OOM_KILLED if ending.reason == Reason.OOM_KILLED else _REASONS[kind]
     avoid = Avoid.STRICTLY if ending.code in _BAD_NODE else Avoid.NO
     # Code 87 speaks of this pod's needs; of the hardware only where it names a GPU. Code 80 can be had by any program
     # that exits with it: without the driver's evidence this job keeps off the node, and others keep it.
@@ -166,6 +174,9 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     proven = ending.code == ExitCode.REPLACE_NODE and ending.report is not None and ending.report.proven
     broken = proven or named
     message = _killed(pod, ending) if ending.code == KILLED and not ending.report else _message(ending)
+    reason = Reason.OOM_KILLED if ending.reason == Reason.OOM_KILLED else _REASONS[kind]
+    if reason is Reason.APPLICATION_ERROR and (told := program_ending(message)):
+        reason = next(one for one in _ENDINGS if one == told)
     return Fault(pod, kind, reason, f"{where}: {message}", _BUDGETS[kind], avoid, broken)
 
 

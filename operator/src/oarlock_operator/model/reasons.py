@@ -68,7 +68,13 @@ class Reason(StrEnum):
         "ApplicationError",
         "the program failed: an exception, or a code that the contract does not name",
     )
-    OOM_KILLED = "OOMKilled", "the kernel killed the container for its memory"
+    PROCESS_KILLED = "ProcessKilled", "a rank's process was killed by a signal that nothing of ours sent"
+    KILLED_AFTER_GRACE = (
+        "KilledAfterGrace",
+        "a pod that was told to go had not left when its grace was over, and was killed",
+    )
+    GPU_OUT_OF_MEMORY = "GPUOutOfMemory", "a GPU's memory was too small for what the job does"
+    OOM_KILLED = "OOMKilled", "the kernel killed the container, or a process of it, for its memory"
     LIMIT_EXCEEDED = (
         "LimitExceeded",
         "a kubelet evicted a pod for a limit of its own, such as ephemeral storage or an emptyDir's sizeLimit",
@@ -120,7 +126,10 @@ class Reason(StrEnum):
     )
     STATUS_SILENT = "StatusSilent", "a pod's /status does not answer this operator"
     KEY_REFUSED = "KeyRefused", "a pod was given another key than this operator's; it trains, and tells nothing"
-    NON_FINITE_LOSS = "NonFiniteLoss", "a loss of the last five minutes is not finite; ten in a row end the attempt"
+    NON_FINITE_LOSS = (
+        "NonFiniteLoss",
+        "losses are not finite: one of the last five minutes, or ten in a row, which end an attempt",
+    )
     CHECKPOINT_STORAGE_FULL = (
         "CheckpointStorageFull",
         "there was no room for the last checkpoint; training goes on, and would lose what came after the one before",
