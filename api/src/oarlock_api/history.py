@@ -82,11 +82,26 @@ class LastFault(StatusGroup):
     gpu: FaultGPU | None = Field(default=None, description="GPU.")
     xid: int | None = Field(default=None, description="XID code of the NVIDIA driver.")
     verdict: ShortText | None = Field(default=None, description="Ignore, Hold, RestartProcess or ReplaceNode.")
+    reason: ShortText | None = Field(
+        default=None, description="What it is called: as the reason of the attempt that follows it."
+    )
     action: Text | None = Field(default=None, description="What was done about it.")
     evidence: Annotated[tuple[Text, ...], Field(max_length=16)] = Field(
         default=(), description="What the verdict rests on."
     )
     victims: int | None = Field(default=None, description="Pods that only lost this peer.")
+
+
+class AttemptFault(StatusGroup):
+    """Of the fault that ended an attempt, what is kept when the next one has taken its place in status.lastFault."""
+
+    time: Time | None = Field(default=None, description="When it was detected.")
+    fault_class: ShortText | None = Field(default=None, alias="class", description="As in status.lastFault.")
+    node_name: ShortText | None = Field(default=None, description="Node.")
+    rank: int | None = Field(default=None, description="Index of the pod.")
+    gpu_index: int | None = Field(default=None, description="Index of the GPU on its node.")
+    xid: int | None = Field(default=None, description="XID code of the NVIDIA driver.")
+    verdict: ShortText | None = Field(default=None, description="As in status.lastFault.")
 
 
 class StageMilliseconds(StatusGroup):
@@ -115,6 +130,9 @@ class Attempt(StatusGroup):
     end_reason: ShortText | None = Field(
         default=None,
         description="Why it ended, or is to end: as the next one's reason, or the job's. Absent while it goes on.",
+    )
+    fault: AttemptFault | None = Field(
+        default=None, description="The root cause of the fault that ended it, if one did."
     )
     resumed_from_step: int | None = Field(default=None, description="Step of the checkpoint that it began with.")
     lost_steps: int | None = Field(default=None, description="Steps of the attempt before that were done again.")
@@ -153,6 +171,10 @@ class AvoidedNode(StatusGroup):
 
     name: ShortText = Field(description="Node.")
     reason: Text | None = Field(default=None, description="Why.")
+    not_cordoned: Text | None = Field(
+        default=None,
+        description="Why it was not cordoned, though a GPU of it is broken: other jobs may be placed there.",
+    )
     strict: bool = Field(default=True, description="False = used again where no other node is free.")
     since_time: Time | None = Field(default=None, description="When it was put on the list.")
     until_time: Time | None = Field(default=None, description="When it may be used again.")

@@ -59,7 +59,10 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRow:
-    """Something that speaks against a GPU or a node. `kind` is LastFault, Strike, Cordoned or Avoided."""
+    """Something that speaks against a GPU or a node. `kind` is LastFault, Strike, Cordoned or Avoided.
+
+    `not_cordoned` is why a node that is avoided for a broken GPU is not cordoned, empty where it is, or need not be.
+    """
 
     time: str | None
     kind: str
@@ -69,6 +72,7 @@ class FaultRow:
     rank: int | None = None
     count: int = 1
     message: str = ""
+    not_cordoned: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +148,8 @@ def fault_rows(job: Json) -> list[FaultRow]:
     status = part(job, "status")
     rows = []
     if fault := part(status, "lastFault"):
-        words = [_text(fault, "class"), _text(fault, "verdict"), _text(fault, "action"), *_texts(fault, "evidence")]
+        what = _text(fault, "reason") or _text(fault, "class")
+        words = [what, _text(fault, "verdict"), _text(fault, "action"), *_texts(fault, "evidence")]
         rows.append(
             FaultRow(
                 time=_text(fault, "time"),
@@ -182,7 +187,13 @@ def fault_rows(job: Json) -> list[FaultRow]:
     ]
     rows += [
         FaultRow(
-            time=_text(node, "sinceTime"), kind="Avoided", node=_text(node, "name"), message=_text(node, "reason") or ""
+            time=_text(node, "sinceTime"),
+            kind="Avoided",
+            node=_text(node, "name"),
+            message="; not cordoned: ".join(
+                words for words in (_text(node, "reason"), _text(node, "notCordoned")) if words
+            ),
+            not_cordoned=_text(node, "notCordoned") or "",
         )
         for node in objects(status, "avoidedNodes")
     ]

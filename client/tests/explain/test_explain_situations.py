@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from situations import (
     JOB,
     LOST_PEER,
     NOW,
+    PREEMPTION,
     SITUATIONS,
     UID,
     condition,
@@ -22,9 +24,11 @@ from situations import (
     job,
     last_fault,
     line,
+    node,
     output,
     pod,
     report,
+    unplaced,
 )  # fmt: skip
 
 from oarlock.explain import explain
@@ -311,3 +315,107 @@ def test_where_nobody_judges_a_lost_peer_stays_what_it_is() -> None:
     lost = report(82, LOST_PEER, at="2026-11-23T10:59:00Z")
     story = explain(facts(job("Running"), pods=[ended(lost, node="node-2")]))
     assert story.now.cause == "PeerLost"
+
+
+def kept_fault(kind: str, number: int, **more: Any) -> dict[str, Any]:
+    return {"time": f"2026-11-23T10:0{number}:30Z", "class": kind, "nodeName": f"node-{number}", "rank": 1, **more}
+
+
+TWO_FAULTS = [
+    {
+        "number": 1,
+        "startTime": "2026-11-23T10:01:00Z",
+        "endReason": "GPUFault",
+        "fault": kept_fault("GPU", 1, gpuIndex=5, xid=79, verdict="ReplaceNode"),
+    },
+    {"number": 2, "startTime": "2026-11-23T10:02:00Z", "endReason": "Hang", "fault": kept_fault("Hang", 2)},
+]
+HUNG_LATER = last_fault("Hang", HUNG, nodeName="node-2", rank=1, time="2026-11-23T10:02:30Z")
+
+
+@pytest.mark.parametrize("said", ["", "pod flux-1-1 on node-1: fallen off the bus; 1 peers lost it. Attempt 2 starts."])
+def test_an_earlier_faults_gpu_and_xid_are_known_when_a_second_one_came_and_events_are_gone(said: str) -> None:
+    events = [event("GPUFault", said)] if said else []
+    story = explain(facts(job("Running", attempt=3, attempts=TWO_FAULTS, lastFault=HUNG_LATER), events=events))
+    first = story.attempts[0].faults[0]
+    assert (first.cause, first.node, first.rank, first.gpu, first.xid) == ("GPUFault", "node-1", 1, 5, 79)
+    assert first.message == (said.partition("; 1 peers")[0] + "; 1 peers lost it" if said else "GPU 5 XID 79")
+    assert story.attempts[1].faults[0].message == HUNG, "of the last one more is known"
+
+
+def test_a_kill_has_one_name_also_where_an_older_operator_wrote_the_status() -> None:
+    story = explain(ALL["killed"][0])
+    names = {story.attempts[0].end_reason, story.attempts[1].reason, story.attempts[0].faults[0].cause}
+    assert names == {"ProcessKilled"}
+
+
+REFUSED = {
+    "name": "node-2",
+    "reason": "GPUFault in attempt 2",
+    "sinceTime": "2026-11-23T10:40:00Z",
+    "notCordoned": "this job had a node cordoned within 3600 s",
+}
+
+
+def open_node(name: str, **annotations: str) -> dict[str, Any]:
+    return {**node(name), "metadata": {"name": name, "annotations": annotations}}
+
+
+def test_a_broken_node_that_nobody_cordoned_is_told_with_the_brake_and_what_to_do() -> None:
+    told = job("Running", avoidedNodes=[REFUSED], progress={"step": 5, "totalSteps": 9})
+    now = explain(facts(told, nodes=[open_node("node-2")])).now
+    assert now.message.endswith("step 5 of 9; node-2: broken, and not cordoned")
+    assert "this job had a node cordoned within 3600 s" in now.next
+    assert "`kubectl cordon node-2`" in now.next
+
+
+@pytest.mark.parametrize(
+    "known",
+    [node("node-2", cordoned=True), open_node("node-2", **{"oarlock.dev/given-back": "2026-11-23T10:41:00+00:00"})],
+    ids=["cordoned since", "given back since"],
+)
+def test_once_a_person_has_seen_to_it_a_node_is_called_broken_no_more(known: dict[str, Any]) -> None:
+    now = explain(facts(job("Running", avoidedNodes=[REFUSED]), nodes=[known])).now
+    assert "broken" not in f"{now.message} {now.next}"
+
+
+def keeping_off(name: str) -> dict[str, Any]:
+    """A pod that waits, made while its job avoided a node."""
+    made = unplaced(
+        "0/4 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
+        f"3 Insufficient nvidia.com/gpu.{PREEMPTION}"
+    )
+    off = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [name]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [off]}}
+    return {**made, "spec": {**made["spec"], "affinity": {"nodeAffinity": required}}}
+
+
+@pytest.mark.parametrize(
+    ("avoided", "cordoned", "words"),
+    [
+        (
+            [{"name": "node-2", "reason": "GPUFault in attempt 1"}],
+            False,
+            "The job avoids node-2 (GPUFault in attempt 1): once it is well, `oarlock uncordon node-2`.",
+        ),
+        ([], False, "node-2 may be used again: the pods are made anew for it once all of them find room."),
+        ([], True, "node-2 is cordoned: once it is well, `oarlock uncordon node-2`."),
+    ],
+    ids=["avoided", "given back", "cordoned"],
+)
+def test_a_job_that_waits_for_gpus_names_the_nodes_that_it_could_have(
+    avoided: list[dict[str, Any]],
+    cordoned: bool,  # noqa: FBT001
+    words: str,
+) -> None:
+    nodes = [node("node-1"), node("node-2", cordoned=cordoned)]
+    now = explain(facts(job(avoidedNodes=avoided), pods=[keeping_off("node-2")], nodes=nodes)).now
+    assert now.cause == "NotEnoughGPUs"
+    assert "the pods keep off node-2" in now.message
+    assert now.next.endswith(words)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_how_a_node_is_given_back_is_said_once(name: str) -> None:
+    commands = re.findall("oarlock uncordon [a-z0-9-]+", explain(ALL[name][0]).now.next)
+    assert len(commands) == len(set(commands))

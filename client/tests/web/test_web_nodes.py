@@ -167,3 +167,17 @@ def test_who_is_not_known_any_more_is_sent_to_the_login_and_not_told_that_he_may
 ) -> None:
     api.refusals["/api/v1/nodes"] = (401, "Unauthorized")
     assert page.get("/nodes").status_code == 401
+
+
+def test_the_row_of_a_broken_node_that_nobody_cordoned_says_which_brake_held_and_what_to_do(
+    api: FakeApi, page: TestClient
+) -> None:
+    node(api, "gpu-3")
+    node(api, "gpu-4")
+    avoided = {"name": "gpu-3", "reason": "GPUFault in attempt 2", "notCordoned": "the breaker is latched"}
+    api.add_job("flux", "team", status={"phase": "Running", "avoidedNodes": [avoided]})
+    told = Page(page.get("/nodes").text)
+    assert told.texts["strong"].count("broken and not cordoned") == 1
+    assert ": the breaker is latched. Look at it, and " in told.texts["span"]
+    assert "kubectl cordon gpu-3" in told.texts["code"]
+    assert "2 nodes that take pods, 1 of them broken and not cordoned" in told.text

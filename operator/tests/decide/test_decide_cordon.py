@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from fleets import PlayedNode
@@ -44,6 +45,49 @@ def test_a_report_against_the_hardware_cordons_its_node_in_the_first_pass() -> N
     )
     assert world.job.status.last_fault
     assert world.job.status.last_fault.evidence[1].startswith("xid: 79 at ")
+
+
+def test_what_is_needed_of_a_fault_stays_with_its_attempt_when_the_next_one_comes() -> None:
+    world = broken()
+    world.settle()
+    world.kubelets()
+    world.running(step=20)
+    world.end(0, 83)
+    world.settle()
+    first, second = (one.fault for one in world.job.status.attempts[:2])
+    assert first
+    assert second
+    assert (first.fault_class, first.node_name, first.rank, first.gpu_index, first.xid) == ("GPU", "node-1", 1, 5, 79)
+    assert first.verdict == "ReplaceNode"
+    assert (second.fault_class, second.node_name, second.gpu_index, second.xid) == ("Hang", "node-0", None, None)
+    assert world.job.status.last_fault
+    assert (world.job.status.last_fault.reason, world.job.status.summary.last_fault) == ("Hang", "node-0 Hang")
+
+
+@pytest.mark.parametrize(
+    ("world", "why"),
+    [
+        ({"pool": replace(POOL, latched="too many")}, "the breaker is latched (too many)"),
+        ({"may_cordon": False}, "the operator has no right to cordon nodes (cordon in the chart's values)"),
+        ({"job": job(spec=spec(recovery={"cordon": "Never"}))}, "spec.recovery.cordon is Never"),
+        (
+            {"job": job(spec=spec(recovery={"cordon": "DryRun"}))},
+            "spec.recovery.cordon is DryRun; it would be cordoned",
+        ),
+        ({}, None),
+    ],
+    ids=["a brake", "no right", "never", "dry run", "cordoned"],
+)
+def test_why_a_broken_node_is_not_cordoned_stands_in_the_status_as_long_as_it_is_avoided(
+    world: dict[str, Any], why: str | None
+) -> None:
+    here = World(**{"job": job(), "may_cordon": True, "pool": POOL, **world})
+    here.running()
+    here.end(1, 80, xid=79)
+    here.settle()
+    (entry,) = here.job.status.avoided_nodes
+    assert (entry.not_cordoned or "").startswith(why or "")
+    assert (entry.not_cordoned is None) == (why is None)
 
 
 def test_a_code_without_the_drivers_evidence_takes_a_node_from_nobody() -> None:

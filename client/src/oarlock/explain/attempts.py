@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -19,6 +19,7 @@ from oarlock.explain.causes import OF_CLASS, Cause, Part, named
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Facts, Object
 from oarlock.story import Attempt, Evidence, Place, Stage, Trouble
+from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.report import Report, parse_report
 from oarlock_api.contract.wire import WireError, integer, number, text
 
@@ -26,6 +27,8 @@ STAGES = ("detect", "decide", "drain", "cordon", "queue", "schedule", "start", "
 """Of status.attempts[].stageMilliseconds, in the order in which they are passed."""
 _AS_WISHED = ("Suspended", "NodeMarked", "SlowRank")
 """Why attempts end whose pods were told to go: that they left is no fault."""
+_BROAD = (Cause.APPLICATION_ERROR, FailureClass.APPLICATION)
+"""Why attempts ended whose program failed, however it did."""
 _NEXT = re.compile(r"[.;] Attempt (\d+) starts")
 _POD = re.compile(r"pod (?P<pod>\S+-\d+-(?P<rank>\d+)) on (?P<node>[\w.-]+):")
 
@@ -79,12 +82,22 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
         if record.get("endReason") in _AS_WISHED:
             troubles = [one for one in troubles if one.cause is not Cause.LEFT_ON_REQUEST]
         # Pods go one by one: a victim's may be there when the one that it lost is gone.
-        if number in told and (not troubles or troubles[0].cause in faults.VICTIMS):
-            troubles = [told[number], *(one for one in troubles if one.rank != told[number].rank)]
+        best = _with_what_was_kept(facts, told.get(number), record, number)
+        if best and number != of_last_fault and (not troubles or troubles[0].cause in faults.VICTIMS):
+            troubles = [best, *(one for one in troubles if one.rank != best.rank)]
         found.append(
             _attempt(record, number=number, pods=own, lines=lines.at(number), places=places, troubles=tuple(troubles))
         )
-    return tuple(found)
+    return tuple(_by_one_name(found))
+
+
+def _by_one_name(found: Iterable[Attempt]) -> Iterator[Attempt]:
+    """Ends of programs under the name of their cause: an older operator, and the history, say no more than that it failed."""
+    ended = ""
+    for one in found:
+        began = ended if ended and one.reason in _BROAD else one.reason
+        ended = one.faults[0].cause if one.end_reason in _BROAD and one.faults else ""
+        yield replace(one, reason=began, end_reason=ended or one.end_reason)
 
 
 def _attempt(
@@ -279,6 +292,17 @@ def _with_the_operators_word(facts: Facts, raw: Object, record: Object, troubles
             evidence=tuple(evidence.values())[: faults.MAX_EVIDENCE],
         )
     return [told, *(one for one in troubles if one is not same)]
+
+
+def _with_what_was_kept(facts: Facts, told: Trouble | None, record: Object, number: int) -> Trouble | None:
+    """What Events tell of an attempt's end, with the place that the status has kept; these are gone after an hour."""
+    raw = record.get("fault")
+    if not raw:
+        return told
+    kept = faults.of_kept_fault(raw, attempt=number, end_reason=text(record.get("endReason"), 253), job=facts.name)
+    if told is None:
+        return kept
+    return replace(kept, message=told.message, pod=told.pod, evidence=told.evidence, cause=told.cause, next=told.next)
 
 
 def _told(facts: Facts) -> dict[int, Trouble]:

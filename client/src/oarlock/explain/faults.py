@@ -17,7 +17,7 @@ from oarlock_api.contract.report import Report
 from oarlock_api.contract.wire import integer, text
 
 MAX_EVIDENCE = 8
-VICTIMS = (Cause.PEER_LOST, Cause.LEFT_ON_REQUEST, Cause.KILLED_AFTER_GRACE)
+VICTIMS = (Cause.PEER_LOST, Cause.FINDING_CAUSE, Cause.LEFT_ON_REQUEST, Cause.KILLED_AFTER_GRACE)
 """What pods tell that ended for another one's sake."""
 _PREEMPTED = ("PreemptionByScheduler", "Preempted", "WorkloadEvictedDueToPreempted")
 _NODE_LOST = "DeletionByPodGC"
@@ -122,6 +122,7 @@ def of_last_fault(raw: Object, *, attempt: int, end_reason: str, job: str) -> Tr
     if kind == FailureClass.GPU and raw.get("verdict") == GpuVerdict.RESTART_PROCESS:
         cause = Cause.GPU_PROCESS_FAULT
     precise = words.refined(cause, message)
+    end_reason = text(raw.get("reason"), 253) or end_reason
     if precise is cause and (told := named(end_reason)) and not _is_broader(told, cause):
         precise = told
     node, gpu = text(raw.get("nodeName"), 253), raw.get("gpu") or {}
@@ -143,6 +144,18 @@ def of_last_fault(raw: Object, *, attempt: int, end_reason: str, job: str) -> Tr
         evidence=tuple(Evidence(source="status.lastFault", text=one, time=time) for one in said[:MAX_EVIDENCE]),
         next=advice(precise, job=job, nodes=(node,), attempt=attempt),
     )
+
+
+def of_kept_fault(raw: Object, *, attempt: int, end_reason: str, job: str) -> Trouble:
+    """The trouble of which status.attempts kept no more than where it was."""
+    index, xid = integer(raw.get("gpuIndex")), integer(raw.get("xid"))
+    where = [f"GPU {index}" if index is not None else "", f"XID {xid}" if xid is not None else ""]
+    known = named(end_reason)
+    said = " ".join(part for part in where if part) or (known.meaning if known else end_reason)
+    told = of_last_fault(
+        {**raw, "gpu": {"index": index}, "evidence": [said]}, attempt=attempt, end_reason=end_reason, job=job
+    )
+    return replace(told, evidence=tuple(replace(one, source="status.attempts") for one in told.evidence))
 
 
 def _is_broader(told: Cause, cause: Cause) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from oarlock.clock import when
-from oarlock.explain import scheduler, words
+from oarlock.explain import out_of_service, scheduler, words
 from oarlock.explain.advice import advice, job_of
 from oarlock.explain.causes import Cause, named
 from oarlock.explain.pods import Pod
@@ -139,7 +139,9 @@ def _not_placed(s: Situation) -> Trouble | None:
         return _too_few_healthy(s, waiting, avoided, found)
     count = f"{len(waiting)} of {len(s.pods)} pods have no node: " if len(s.pods) > 1 else ""
     pod = waiting[0]
-    trouble = s.trouble(found.cause, f"{count}{found.message}", "", time=pod.since, node=found.node)
+    off = sorted({name for pod in waiting for name in pod.keeps_off})
+    kept_off = f"; the pods keep off {some(off)}" if off else ""
+    trouble = s.trouble(found.cause, f"{count}{found.message}{kept_off}", "", time=pod.since, node=found.node)
     evidence = Evidence(source=f"scheduler, of pod {pod.name}", text=said, time=pod.since)
     next_ = s.advice(found.cause, found.nodes, taint=found.taint)
     evidences = (evidence, *_claims(s, found.cause))
@@ -297,6 +299,8 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         cause = _of_phase(phase, reason)
         training = going(attempts[-1], step, total) if phase == "Running" and attempts else ""
         message = training or text(s.status.get("message"), 2048) or cause.meaning
+    if open_nodes := sorted(out_of_service.not_cordoned(s.facts)) if phase not in ("Failed", "Succeeded") else []:
+        message += f"; {some(open_nodes)}: broken, and not cordoned"
     node = trouble.node if trouble else ""
     to_do = [s.advice(cause, (node,))]
     if trouble and trouble.cause == cause:
@@ -304,7 +308,7 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
     elif trouble:
         to_do.insert(0, trouble.next)
     if phase != "Failed":
-        to_do += _cordons(s)
+        to_do += out_of_service.what_to_do(s.facts, s.pods, told=" ".join(to_do))
     return Now(
         phase=phase,
         cause=cause,
@@ -317,20 +321,6 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         total_steps=total,
         eta_seconds=integer(progress.get("etaSeconds")),
     )
-
-
-def _cordons(s: Situation) -> list[str]:
-    """What nobody but a person does: nodes that are still out of service for this job."""
-    cordoned = {text(one.get("name"), 253) for one in s.status.get("cordonedNodes") or [] if one.get("doneTime")}
-    closed = {
-        text(node["metadata"].get("name"), 253)
-        for node in s.facts.nodes
-        if (node.get("spec") or {}).get("unschedulable")
-    }
-    return [
-        f"{name} is still cordoned: repair it, then `oarlock uncordon {name}`."
-        for name in sorted(cordoned & closed)[:4]
-    ]
 
 
 def _of_phase(phase: str, reason: Cause | None) -> Cause:

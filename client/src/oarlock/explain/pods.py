@@ -29,7 +29,8 @@ class Ending:
 class Pod:
     """What is asked of a pod. `unplaced` are the scheduler's words, `waits` the kubelet's: its reason, a colon, its words.
 
-    `disrupted` says who takes it away, in the API's own word; `own_limit` that a kubelet evicted it for a limit of its own.
+    `keeps_off` are nodes that its affinity excludes. `disrupted` says who takes it away, in the API's own word; `own_limit`
+    that a kubelet evicted it for a limit of its own.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Pod:
     waits: str = ""
     disrupted: str = ""
     evicted: str = ""
+    keeps_off: frozenset[str] = frozenset()
     since: str = ""
     ending: Ending | None = None
 
@@ -76,9 +78,26 @@ def read_pod(raw: Object) -> Pod:
         waits=_waits(state) or _init_waits(status.get("initContainerStatuses")),
         disrupted=_disrupted(target, queue),
         evicted=text(status.get("message"), 512) or "Evicted" if evicted else "",
+        keeps_off=_keeps_off(spec),
         since=(scheduled.get("lastTransitionTime") if placed else metadata.get("creationTimestamp")) or "",
         ending=_ending(raw, state.get("terminated")),
     )
+
+
+def _keeps_off(spec: Object) -> frozenset[str]:
+    """Nodes that all terms of its affinity exclude by their names, as the operator writes it for those that a job avoids."""
+    near = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (near.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
+    excluded = (
+        {
+            text(name, 253)
+            for field in term.get("matchFields") or []
+            if (field.get("key"), field.get("operator")) == ("metadata.name", "NotIn")
+            for name in field.get("values") or []
+        }
+        for term in terms
+    )
+    return frozenset(set.intersection(*excluded)) if terms else frozenset()
 
 
 def _status_of(statuses: object, name: str) -> Object:

@@ -144,7 +144,9 @@ _CONFIGURATION: tuple[Row, ...] = (
         Cause.DATA_UNUSABLE,
     ),
 )
-_PROGRAM: tuple[Row, ...] = tuple((pattern, Cause(word)) for pattern, word in PROGRAM_ENDINGS)
+_PROGRAM: tuple[Row, ...] = tuple(
+    (pattern, cause) for pattern, word in PROGRAM_ENDINGS for cause in Cause if cause.value == word
+)
 _BY_CAUSE = {
     Cause.PREFLIGHT_FAILED: _SAID,
     Cause.STORAGE_FAULT: _STORAGE,

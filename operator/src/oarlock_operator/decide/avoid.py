@@ -42,6 +42,15 @@ def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool, ha
     return True
 
 
+def note_not_cordoned(draft: Draft, node: str, why: str) -> None:
+    """Write down why a node that a report speaks against stays open to others: Events are gone after an hour."""
+    entries = draft.status.avoided_nodes
+    noted = (
+        entry.model_copy(update={"not_cordoned": why[:1024]}) if entry.name == node else entry for entry in entries
+    )
+    draft.set(avoided_nodes=tuple(noted))
+
+
 def is_in_force(entry: AvoidedNode, *, now: datetime) -> bool:
     """Whether the time of an entry is not over."""
     return entry.until_time is None or entry.until_time > now

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from oarlock_api.history import CordonedNode
 from oarlock_api.recovery import CordonPolicy
-from oarlock_operator.decide import brakes
+from oarlock_operator.decide import avoid, brakes
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Fault
 from oarlock_operator.faults.evidence import evidence_summary
@@ -29,7 +29,10 @@ UNDONE_SECONDS = 5.0
 def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) -> None:
     """Cordon the node that `fault` speaks against, or tell why not. Without a look at the pool, ask for one."""
     node, policy = fault.pod.node, o.spec.recovery.cordon
-    if policy is CordonPolicy.NEVER or not node or not (o.defaults.may_cordon or o.defaults.cordon_dry_run):
+    if policy is CordonPolicy.NEVER or not (o.defaults.may_cordon or o.defaults.cordon_dry_run):
+        no_right = "the operator has no right to cordon nodes (cordon in the chart's values)"
+        why_not = "spec.recovery.cordon is Never" if policy is CordonPolicy.NEVER else no_right
+        avoid.note_not_cordoned(draft, node, why_not)
         return
     message = evidence_summary(fault)
     refusal = brakes.doubt(o, fault)
@@ -43,11 +46,18 @@ def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) 
         message += f"; {brakes.published(o.pool, node)}"
     if policy is CordonPolicy.DRY_RUN or o.defaults.cordon_dry_run:
         would = f"would not be cordoned: {refusal.message}" if refusal else "would be cordoned"
+        whose = (
+            "spec.recovery.cordon is DryRun"
+            if policy is CordonPolicy.DRY_RUN
+            else "the operator cordons nothing (DryRun)"
+        )
+        avoid.note_not_cordoned(draft, node, f"{whose}; it {would}")
         draft.tell(Reason.CORDON_DRY_RUN, f"node {node} {would}: {why}. {message}", warning=True)
         return
     if refusal:
         told = f"node {node} ({why}) is not cordoned, only avoided: {refusal.message}"
         draft.tell(Reason.CORDON_REFUSED, told, warning=True)
+        avoid.note_not_cordoned(draft, node, refusal.message)
         if refusal.latches:
             draft.act(LatchBreaker(f"{o.job.namespace}/{o.job.name}: {refusal.message}"))
         return

@@ -12,7 +12,7 @@ from datetime import UTC, timedelta
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
-from oarlock_api.history import LastFault, RecoveryStage, RestartCounts
+from oarlock_api.history import AttemptFault, LastFault, RecoveryStage, RestartCounts
 from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, avoid, cordon, image, repeated_gpu_faults
 from oarlock_operator.decide.backstop import silent_agents
@@ -127,7 +127,9 @@ def judge(o: Observation, draft: Draft, number: int, faults: list[Fault], *, hea
     found = attribute(faults)
     if found.cause.victim:
         found = replace(found, cause=ruled(found.cause, rules))
-    draft.set(last_fault=last_fault(o, found))
+    last = last_fault(o, found)
+    draft.set(last_fault=last)
+    draft.record(number, fault=_kept(last))
     blame(o, draft, number, faults)
     return found
 
@@ -155,9 +157,23 @@ def last_fault(o: Observation, found: Attribution) -> LastFault:
         gpu=cause.gpu,
         xid=cause.xid,
         verdict=cause.verdict,
+        reason=cause.reason[:253],
         action=_action(cause),
         evidence=(cause.message[:1024], *(f"{one.probe}: {one.reading} at {one.at}"[:1024] for one in readings)),
         victims=found.victims,
+    )
+
+
+def _kept(fault: LastFault) -> AttemptFault:
+    """What stays of it with its attempt."""
+    return AttemptFault(
+        time=fault.time,
+        fault_class=fault.fault_class,
+        node_name=fault.node_name,
+        rank=fault.rank,
+        gpu_index=fault.gpu.index if fault.gpu else None,
+        xid=fault.xid,
+        verdict=fault.verdict,
     )
 
 

@@ -90,7 +90,7 @@ def _fault_summary(draft: Draft) -> str | None:
     if fault is None:
         return None
     where = fault.node_name or f"pod {fault.rank}"
-    what = f"XID {fault.xid}" if fault.xid is not None else fault.fault_class
+    what = f"XID {fault.xid}" if fault.xid is not None else fault.reason or fault.fault_class
     gpu = f" GPU {fault.gpu.index}" if fault.gpu and fault.gpu.index is not None else ""
     return f"{where}{gpu} {what}"
 

@@ -100,7 +100,7 @@ def _all(facts: Facts, story: Story, indices: Mapping[str, int]) -> Iterator[tup
         gpu = part(fault, "gpu")
         uuid, index = text(gpu.get("uuid"), 64), integer(gpu.get("index"))
         words = "; ".join(text(one, 300) for one in (fault.get("evidence") or [])[:2] if isinstance(one, str))
-        words = words or text(fault.get("class"), 64)
+        words = words or text(fault.get("reason") or fault.get("class"), 64)
         yield name, Against(Health.FAULTY, words, time, index, uuid)
     places = {place.rank: place.node for one in story.attempts for place in one.places}
     for strike in objects(status, "strikes"):

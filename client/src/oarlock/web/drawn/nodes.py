@@ -195,20 +195,32 @@ def _all(known: Known) -> Html | None:
     found = [one for one in known.nodes if not one.row.cordoned]
     if not found:
         return None
-    rows = (
-        row(_NODE, _node(one), id=f"node-{one.row.name}")
-        for one in sorted(found, key=lambda one: (one.row.ready, one.row.name))[:MOST]
-    )
+    broken = {one.row.name: why for one in found if (why := _not_cordoned(known, one.row))}
+    found.sort(key=lambda one: (one.row.name not in broken, one.row.ready, one.row.name))
+    rows = (row(_NODE, _node(one, broken.get(one.row.name, "")), id=f"node-{one.row.name}") for one in found[:MOST])
     more = element("p", f"{len(found) - MOST:,} more are left out.", class_="dim") if len(found) > MOST else None
     unready = sum(not one.row.ready for one in found)
     words = f"{len(found):,} nodes that take pods" + (f", {unready:,} of them not ready" if unready else "")
-    folded = element("details", element("summary", words), table(_NODE, rows), more, open=len(found) <= 16)
+    words += f", {len(broken):,} of them broken and not cordoned" if broken else ""
+    folded = element(
+        "details", element("summary", words), table(_NODE, rows), more, open=len(found) <= 16 or bool(broken)
+    )
     return section("Other nodes with GPUs", folded)
 
 
-def _node(known: CordonedNode) -> list[Child]:
+def _not_cordoned(known: Known, node: NodeRow) -> str:
+    """Why a node with a broken GPU still takes pods, as the jobs say that keep off it."""
+    against = (one for held in known.held for one in held.rows if one.node == node.name and keeps_off(one, node))
+    return next((one.not_cordoned for one in against if one.not_cordoned), "")
+
+
+def _node(known: CordonedNode, not_cordoned: str) -> list[Child]:
     one = known.row
-    state = "ready" if one.ready else element("strong", "not ready")
+    state: Child = "ready" if one.ready else element("strong", "not ready")
+    if not_cordoned:
+        why = f": {cut(not_cordoned, 300)}. Look at it, and "
+        remedy = element("code", f"kubectl cordon {one.name}")
+        state = element("span", state, ", ", element("strong", "broken and not cordoned"), why, remedy, ".")
     by = f" by {cut(known.by, 300)}" if known.by else ""
     back = element("span", at(one.given_back), by) if one.given_back else DASH
     last = at(one.time) if one.time else DASH
