@@ -249,6 +249,15 @@ def test_what_is_kept_is_bounded_has_no_gap_and_says_how_much_went_before(api: F
     assert {len(block.lines) for block in seen.blocks[:-1]} == {BLOCK_LINES}
 
 
+def test_long_lines_are_bounded_by_their_characters_and_the_newest_stay() -> None:
+    lines = [f"{number}".ljust(2000, "\u4e2d") for number in range(1000)]
+    tail = settled(Tail(Lines(*lines)), lines[-1])
+    seen, shown = tail.read(), texts(tail)
+    assert sum(map(len, shown)) <= tails.MOST_CHARACTERS + BLOCK_LINES * 2000
+    assert shown == lines[seen.before :]
+    assert shown
+
+
 def test_a_bell_rings_once_until_somebody_looks_again() -> None:
     lines, bell = Lines("a"), Bell()
     tail = settled(Tail(lines), "a")

@@ -23,6 +23,8 @@ from oarlock.web.watch.bell import Bell
 
 BLOCK_LINES, MOST_BLOCKS = 50, 20
 """A thousand lines: what a browser draws at once, and a person scrolls through."""
+MOST_CHARACTERS = 400_000
+"""Of the blocks that are kept: a thousand lines of 2,000 characters each, in each log that is looked at, are too much."""
 LOOK_SECONDS = 45.0
 AGAIN_SECONDS = 10.0
 """So old is what was read of a log that broke, or that grows elsewhere, when the next look reads it anew."""
@@ -48,6 +50,11 @@ class Block:
 
     number: int
     lines: tuple[LogLine, ...]
+
+    @property
+    def characters(self) -> int:
+        """Of its lines."""
+        return sum(len(line.text) for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +87,8 @@ class Tail:
         self._new: list[LogLine] = []
         """What came since somebody looked last, as it came: ranks' lines are put in order then."""
         self._number = self._before = self._count = 0
+        self._characters = self._new_characters = 0
+        """Of `_blocks`, and of `_new`."""
         self._until = instant(until) if until else None
         self._over, self._trouble, self._empty = False, "", True
         self._bells: WeakSet[Bell] = WeakSet()
@@ -151,7 +160,8 @@ class Tail:
         with self._news:
             self._new.append(line)
             self._count += 1
-            if len(self._new) >= BLOCK_LINES * MOST_BLOCKS:
+            self._new_characters += len(line.text)
+            if len(self._new) >= BLOCK_LINES * MOST_BLOCKS or self._new_characters > MOST_CHARACTERS:
                 self._order()
             self._tell()
 
@@ -159,15 +169,19 @@ class Tail:
         """Put what is new behind what is there, by its times; a line without one stays behind that which it came after."""
         last = ("", "")
         keyed = [(last := instant(line.time) if line.time else last, line) for line in self._new]
-        self._new = []
+        self._new, self._new_characters = [], 0
         for _, line in sorted(keyed, key=lambda one: one[0]):
             self._open.append(line)
             if len(self._open) == BLOCK_LINES:
-                self._blocks.append(Block(self._number, tuple(self._open)))
+                block = Block(self._number, tuple(self._open))
+                self._blocks.append(block)
+                self._characters += block.characters
                 self._number += 1
                 self._open = []
-                if len(self._blocks) > MOST_BLOCKS:
-                    self._before += len(self._blocks.popleft().lines)
+                while len(self._blocks) > MOST_BLOCKS or self._characters > MOST_CHARACTERS:
+                    oldest = self._blocks.popleft()
+                    self._before += len(oldest.lines)
+                    self._characters -= oldest.characters
 
     def _tell(self) -> None:
         self._news.notify_all()
