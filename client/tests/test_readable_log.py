@@ -71,6 +71,11 @@ def test_what_else_rank_0_measures_is_told_in_words(said: dict[str, Any], told: 
         ({"message": "waiting to be told to go"}, "waiting to be told to go", ""),
         ({"message": "rank 27 ended", "code": 83}, "rank 27 ended (code 83)", ""),
         ({"message": "cut", "level": "warning", "heldBack": 3, "of": None}, "cut (held back 3)", "WARNING"),
+        (
+            {"message": "storage: fast", "check": "storage", "result": "Passed", "milliseconds": 812},
+            "storage: fast (812 ms)",
+            "",
+        ),
         ({"message": "x", "level": "critical"}, "x", "ERROR"),
         ({"message": "stacks of rank 24", "level": "error", "stacks": "a\n  b"}, "stacks of rank 24 a | b", "ERROR"),
     ],

@@ -148,7 +148,7 @@ class Follower:
         why = ""
         if lacking:
             why = f"waiting for {lacking[0].name}: {lacking[0].waits}"
-        elif not running and not row.finished:
+        elif not running and not row.finished and not self._is_past(manifest):
             why = f"waiting for pods: {self._job.name} is {row.phase}" + (f" ({row.message})" if row.message else "")
         if why and why != self._waits:
             yield LogLine(kind=NOTE, text=why)

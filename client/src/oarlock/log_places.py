@@ -31,4 +31,5 @@ def where_kept(job: Mapping[str, Any], *, attempt: int, pod: int | None = None) 
     where = f" (NFS {text(nfs.get('server'), 253)}:{text(nfs.get('path'), 253)})" if nfs else where
     command = f"oarlock logs --path <output>/{directory} --attempt {attempt}"
     command += f" --pod {pod}" if pod is not None else ""
-    return f"What they printed is kept in the job's output{where}, in `{path}`: where that is mounted, `{command}` reads it."
+    who = "it" if pod is not None else "they"
+    return f"What {who} printed is kept in the job's output{where}, in `{path}`: where that is mounted, `{command}` reads it."

@@ -97,8 +97,14 @@ def _level(said: object) -> Level:
 def _of_agent(said: Mapping[str, Any]) -> str:
     """Its message, then what else it says: `rank 3 ended (code 83)`; stacks and tracebacks stand behind."""
     more = {key: value for key, value in said.items() if key not in _AGENT and value not in (None, "")}
+    if "check" in more:  # its sentence says which, and the level how it went
+        more = {key: value for key, value in more.items() if key not in ("check", "result")}
     long = [value for value in more.values() if isinstance(value, str) and "\n" in value]
-    short = [f"{_spaced(key)} {value}" for key, value in more.items() if value not in long]
+    short = [
+        f"{value} ms" if key == "milliseconds" else f"{_spaced(key)} {value}"
+        for key, value in more.items()
+        if value not in long
+    ]
     words = [str(said["message"]), f"({', '.join(short)})" if short else "", *long]
     return " ".join(part for part in words if part)
 

@@ -159,7 +159,7 @@ def test_whose_line_it_is_is_said_where_there_are_several(api: FakeApi, page: Te
 
 @pytest.mark.parametrize(
     ("nodes", "pods", "words"),
-    [(4, "0, 2-3", "Pods 0, 2-3 run ranks 0-7, 16-31.</p>"), (4, "3", "Pod 3 runs ranks 24-31.</p>"), (1, "0", "")],
+    [(4, "0, 2-3", "Pods 0, 2-3 run ranks 0-7, 16-31. "), (4, "3", "Pod 3 runs ranks 24-31. "), (1, "0", "")],
 )
 def test_which_ranks_the_chosen_pods_run_is_said(
     api: FakeApi, page: TestClient, nodes: int, pods: str, words: str
@@ -381,6 +381,8 @@ def test_an_attempt_whose_pods_are_gone_says_so_and_which_file_has_its_log(
     assert "of attempt 1 " in text
     assert f"<code>full/.oarlock/history/logs/{path}</code>" in text
     assert "nfs-out" in text
+    assert ("waiting for pods" in text) is (status["phase"] == "Recovering"), "an older attempt waits for nothing"
+    assert "Times are UTC" in text
     assert "oarlock logs --path" in text
 
 

@@ -103,7 +103,7 @@ def logs(
         element("h1", "Logs of ", element("a", choice.job, href=where)),
         _form(choice, nodes=nodes, attempts=attempts),
         element("p", with_code(words), class_="dim") if words else None,
-        _ranks(choice.pods, gpus) if nodes > 1 and gpus > 1 else None,
+        _about(choice.pods, gpus if nodes > 1 else 0),
         _bound(choice) if choice.until else None,
         _others(choice, kept=other),
         state.html(),
@@ -117,10 +117,13 @@ def _bound(choice: Choice) -> Html:
     return element("p", "Lines until ", end, " (UTC). ", element("a", "All of them", href=address(choice, until=False)))
 
 
-def _ranks(pods: frozenset[int], gpus: int) -> Html:
+def _about(pods: frozenset[int], gpus: int) -> Html:
+    """Which times these are, and the ranks of the pods where they have several."""
+    if gpus < 2:
+        return element("p", "Times are UTC.", class_="dim")
     ranks = told(frozenset(pod * gpus + place for pod in pods for place in range(gpus)))
     who = f"Pod {told(pods)} runs" if len(pods) == 1 else f"Pods {told(pods)} run"
-    return element("p", f"{who} ranks {ranks}.", class_="dim")
+    return element("p", f"{who} ranks {ranks}. Times are UTC.", class_="dim")
 
 
 def _others(choice: Choice, *, kept: bool) -> Html:
