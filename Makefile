@@ -77,6 +77,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/python -m oarlock_import.page --check
 	@$(RUN)/python -m oarlock.cli.page --check
 	@$(RUN)/python -m oarlock.explain.page --check
+	@$(RUN)/python -m oarlock.glossary_page --check
 	@$(RUN)/python docs/pictures/draw.py --check
 	@$(UV) lock --check --quiet
 
@@ -96,6 +97,7 @@ generate: setup ## Write the CRD, the reference pages and the pictures from thei
 	@$(RUN)/python -m oarlock_import.page
 	@$(RUN)/python -m oarlock.cli.page
 	@$(RUN)/python -m oarlock.explain.page
+	@$(RUN)/python -m oarlock.glossary_page
 	@$(RUN)/python docs/pictures/draw.py
 
 .PHONY: page-pictures

@@ -24,6 +24,7 @@ VIEWS = {
     "logs": "/jobs/team-a/flux-lora/logs?pods=all",
     "pictures": "/jobs/team-a/flux-lora/pictures",
     "nodes": "/nodes",
+    "words": "/words",
     "uncordon": "/nodes/gpu-node-03/uncordon",
     "suspend": "/jobs/team-a/flux-lora/suspend",
     "stop": "/jobs/team-a/flux-lora/stop",

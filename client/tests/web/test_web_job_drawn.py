@@ -28,7 +28,7 @@ from oarlock.web.drawn.links import PageLinks
 from oarlock_api.contract.asked_by import AskedBy
 
 OURS = re.compile(
-    r"/jobs/team/flux/(logs(\?[\w=&%-]+)?|pictures|curve)|/nodes(#node-[\w.-]+)?|(/jobs/team/flux\?[\w=&]*)?#[\w-]+"
+    r"/jobs/team/flux/(logs(\?[\w=&%-]+)?|pictures|curve)|/words#[\w-]+|/nodes(#node-[\w.-]+)?|(/jobs/team/flux\?[\w=&]*)?#[\w-]+"
 )
 
 
@@ -42,7 +42,8 @@ def running(**status: Any) -> Facts:
 
 
 def test_the_first_screen_says_how_it_stands() -> None:
-    page = drawn(gangs.gang())
+    body = drawn_job(explain(gangs.gang()), gangs.gang(), Choice()).body
+    page = Page(re.sub('<a [^>]*class="word"[^>]*>([^<]*)</a>', r"\1", body))
     told = dict(zip(page.texts["dt"], page.texts["dd"], strict=True))
     assert page.texts["h1"] == ["team/flux-lora"]
     assert (told["Step"], told["Time left"], told["Last fault"], told["Goodput"]) == (
@@ -67,8 +68,8 @@ def test_all_links_within_the_page_lead_somewhere_and_no_name_is_given_twice() -
         page = drawn(gangs.gang(), choice)
         names = [one["id"] for _, one in page.tags if one.get("id")]
         assert len(names) == len(set(names))
-        targets = {str(one["href"]).partition("#")[2] for one in page.all("a") if "#" in str(one["href"])}
-        targets -= {f"node-{name}" for name in nodes_of_story(explain(gangs.gang()))}  # of the nodes' page
+        links = [str(one["href"]) for one in page.all("a")]
+        targets = {one.partition("#")[2] for one in links if "#" in one and not one.startswith(("/nodes", "/words"))}
         assert targets <= set(names)
 
 
@@ -263,7 +264,7 @@ def test_a_thousand_ranks_in_twenty_attempts_are_a_page_of_half_a_megabyte_at_mo
     for choice in (Choice(), Choice(attempt=7)):
         body = drawn_job(story, known, choice).body
         assert len(body.encode()) < 500_000
-        assert len(Page(body).all("a")) < 270, "stops of the keyboard: one or two a row"
+        assert len(Page(body).all("a")) < 275, "stops of the keyboard: one or two a row"
     assert "981 nodes that nothing speaks against" in drawn_job(story, known, Choice()).body
 
 

@@ -1,4 +1,4 @@
-"""Where the names and commands of a drawing lead. In a report, which is a file, nowhere: a command is there to be copied."""
+"""Where the names, words and commands of a drawing lead. In a report, which is a file, nowhere."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ class Links:
     def log(self, attempt: int, *, pod: int | None = None, time: str = "") -> str | None:  # noqa: ARG002 - the same
         """Where the log of an attempt is shown: of one pod and about a time, where they are known."""
         return None
+
+    def word(self, name: str, said: str) -> Child:  # noqa: ARG002 - others lead to it
+        """A word of the glossary, as it is said there."""
+        return said
 
     def said(self, text: str) -> Html:
         """A sentence with nodes' names in it: each leads to its node where it stands first."""

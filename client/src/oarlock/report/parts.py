@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from oarlock.report.markup import Child, Html, element
 from oarlock.report.words import DASH, when
 
 
-def section(title: str, *children: Child) -> Html:
-    """A section with a heading that links can name."""
+def section(title: str, *children: Child, head: Child = None) -> Html:
+    """A section with a heading that links can name; `head` is the title as it is drawn."""
     name = title.lower().replace(" ", "-")
-    return element("section", element("h2", title, id=name), *children, aria_labelledby=name)
+    return element("section", element("h2", head or title, id=name), *children, aria_labelledby=name)
 
 
-def table(names: Sequence[str], rows: Iterable[Html]) -> Html:
-    """A table of `row`s. On a phone each of its rows is a card, and its cells say their column's name."""
-    head = element("thead", element("tr", *(element("th", name, scope="col") for name in names)))
+def table(names: Sequence[str], rows: Iterable[Html], heads: Mapping[str, Child] | None = None) -> Html:
+    """A table of `row`s. On a phone each of its rows is a card, and its cells say their column's name.
+
+    `heads` are names as they are drawn above their column.
+    """
+    drawn = heads or {}
+    head = element("thead", element("tr", *(element("th", drawn.get(name, name), scope="col") for name in names)))
     return element("div", element("table", head, element("tbody", *rows)), class_="wide", tabindex="0")
 
 

@@ -10,7 +10,7 @@ from oarlock.explain.causes import named
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
 from oarlock.report.links import Links
-from oarlock.report.markup import Html, cut, element, joined
+from oarlock.report.markup import Child, Html, cut, element, joined
 from oarlock.report.words import DASH, duration, figure, instant, when, whole
 from oarlock.story import Story
 from oarlock_api.contract.figures import parse_line
@@ -45,8 +45,8 @@ def summary(story: Story, facts: Facts, links: Links | None = None) -> Html:
         _time_left(story),
         _last_fault(story, links),
         _gpus(facts),
-        _entry("Attempts", whole(story.attempts[-1].number) if story.attempts else DASH),
-        _goodput(facts),
+        _entry(links.word("attempt", "Attempts"), whole(story.attempts[-1].number) if story.attempts else DASH),
+        _goodput(facts, links),
     ]
     figures = element("dl", *told)
     share = None
@@ -99,18 +99,19 @@ def _last_fault(story: Story, links: Links) -> Html:
     return _entry("Last fault", cut(fault.cause, 100), links.said(cut(told, 300)), title=cut(fault.message, 600))
 
 
-def _goodput(facts: Facts) -> Html:
+def _goodput(facts: Facts, links: Links) -> Html:
     """The share of the GPUs' time that made progress: without recovery, and without steps that were done again."""
     status = (facts.job or {}).get("status") or {}
+    name = links.word("goodput", "Goodput")
     held, wasted = integer(status.get("gpuSeconds")), integer(status.get("wastedGPUSeconds")) or 0
     if not held:
-        return _entry("Goodput", DASH)
+        return _entry(name, DASH)
     useful = max(held - wasted, 0)
     unit, size = next(((unit, size) for unit, size in _UNITS if held >= size), _UNITS[-1])
     of = f"of {_count(held / size)} GPU {unit}"
     if not useful:
-        return _entry("Goodput", DASH, title=f"none {of} made progress")
-    return _entry("Goodput", f"{useful / held:.1%}", of, title=f"{_count(useful / size)} {of} made progress")
+        return _entry(name, DASH, title=f"none {of} made progress")
+    return _entry(name, f"{useful / held:.1%}", of, title=f"{_count(useful / size)} {of} made progress")
 
 
 def _count(value: float) -> str:
@@ -118,7 +119,7 @@ def _count(value: float) -> str:
     return f"{value:,.1f}" if value < _SMALL else f"{value:,.0f}"
 
 
-def _entry(name: str, value: str, more: str = "", title: str | None = None) -> Html:
+def _entry(name: Child, value: str, more: str = "", title: str | None = None) -> Html:
     """A figure, and in small what it is of."""
     return element(
         "div", element("dt", name), element("dd", value, element("small", more) if more else None, title=title)

@@ -34,7 +34,8 @@ def attempts(story: Story, links: Links | None = None) -> Html | None:
         return None
     shown = story.attempts[-MOST_ATTEMPTS:]
     rows = (row(ATTEMPT_COLUMNS, _attempt(one, links), id=f"attempt-{one.number}") for one in shown)
-    return section("Attempts", table(ATTEMPT_COLUMNS, rows), _earlier(story))
+    head = links.word("attempt", "Attempts")
+    return section("Attempts", table(ATTEMPT_COLUMNS, rows), _earlier(story), head=head)
 
 
 def _attempt(one: Attempt, links: Links) -> list[Child]:
@@ -148,7 +149,8 @@ def cordons(found: Sequence[Cordon], links: Links | None = None) -> Html | None:
         cells.append(_given_back(one))
         rows.append(row(_CORDON, cells, id=None if one.attempt in ids else f"cordon-{one.attempt}"))
         ids.add(one.attempt)
-    return section("Cordoned nodes", table(_CORDON, rows))
+    heads = {"Given back (UTC)": links.word("given back", "Given back (UTC)")}
+    return section("Cordoned nodes", table(_CORDON, rows, heads), head=links.word("cordon", "Cordoned nodes"))
 
 
 def _given_back(one: Cordon) -> Child:

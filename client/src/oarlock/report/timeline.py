@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from oarlock.report.lane_marks import bars, happenings, stages, style_of
 from oarlock.report.lanes import GAP, STRIP, Lane, lanes, span
+from oarlock.report.links import Links
 from oarlock.report.markup import Html, element, joined
 from oarlock.report.scale import Scale, share, time_marks
 from oarlock.report.words import duration, when, whole
@@ -25,7 +26,7 @@ Zoom = Callable[[int | None], str]
 """The address at which one attempt is shown alone; None: all of them."""
 
 
-def timeline(story: Story, *, only: int | None = None, zoom: Zoom | None = None) -> Html:
+def timeline(story: Story, *, only: int | None = None, zoom: Zoom | None = None, links: Links | None = None) -> Html:
     """The section; what is not known is said in it. `only`: that attempt alone."""
     heading = element("h2", "Timeline", id="timeline")
     shown = lanes(story, only=only)
@@ -42,7 +43,7 @@ def timeline(story: Story, *, only: int | None = None, zoom: Zoom | None = None)
         _way(shown[0], story, zoom) if only is not None and zoom else None,
         _start(shown[0]) if only is not None else None,
         _drawing(shown, story, only=only is not None, zoom=zoom),
-        _legend(shown),
+        _legend(shown, links or Links()),
         element("p", f"{left_out:,} earlier attempts are not drawn.", class_="dim")
         if left_out and only is None
         else None,
@@ -129,11 +130,12 @@ def _start(lane: Lane) -> Html | None:
     )
 
 
-def _legend(shown: Sequence[Lane]) -> Html:
+def _legend(shown: Sequence[Lane], links: Links) -> Html:
     names = (
-        ("wait", "waits for a place"), ("stage", "stages of the start"), ("start", "before the first step"),
-        ("train", "trains"), ("fault", "fault"), ("victim", "lost a peer, or left when told"),
-        ("decision", "end and decision"), ("cordon", "node cordoned"),
+        ("wait", "waits for a place"), ("stage", links.word("stage", "stages of the start")),
+        ("start", "before the first step"),
+        ("train", "trains"), ("fault", "fault"), ("victim", links.word("victim", "lost a peer, or left when told")),
+        ("decision", "end and decision"), ("cordon", links.word("cordon", "node cordoned")),
     )  # fmt: skip
     keys = [
         element("li", element("svg", _key(style), viewBox="0 0 12 12", class_="key", aria_hidden="true"), words)
@@ -141,7 +143,7 @@ def _legend(shown: Sequence[Lane]) -> Html:
     ]
     group = max(lane.group for lane in shown)
     if group > 1:
-        keys.append(element("li", f"a row is up to {group:,} pods"))
+        keys.append(element("li", f"a row is up to {group:,} ", links.word("pod 3", "pods")))
     return element("ul", *keys, class_="legend")
 
 

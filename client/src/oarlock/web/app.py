@@ -33,7 +33,7 @@ from oarlock.web.lanes import Lane
 from oarlock.web.settings import Settings
 from oarlock.web.shared import Drawings
 from oarlock.web.shelf import Shelf
-from oarlock.web.views import actions, curve, job, jobs, logs, nodes, pictures
+from oarlock.web.views import actions, curve, job, jobs, logs, nodes, pictures, words
 from oarlock.web.watch.bell import Bell
 from oarlock.web.watch.hub import Hub
 
@@ -45,6 +45,7 @@ PAGES: tuple[Page, ...] = (
     *pictures.PAGES,
     *nodes.PAGES,
     *actions.PAGES,
+    *words.PAGES,
 )
 READS: tuple[Read, ...] = (*jobs.READS, *pictures.READS)
 POSTS: tuple[Post, ...] = (*actions.POSTS,)

@@ -89,4 +89,5 @@ def _leave(frame: Frame) -> Html | None:
 
 def _footer(frame: Frame) -> Html:
     who = joined("As ", element("strong", frame.who), ", from ") if frame.who else "From "
-    return element("footer", element("p", who, frame.where, "."), class_="dim")
+    words = element("a", "What the words mean", href="/words")
+    return element("footer", element("p", who, frame.where, ". ", words, "."), class_="dim")

@@ -35,6 +35,8 @@ MEANINGS = {
     Health.AVOIDED: "node avoided",
     Health.NOT_READY: "node not ready",
 }
+WORDS = {Health.STRUCK: "strike", Health.CORDONED: "cordon", Health.AVOIDED: "avoided node"}
+"""Of the glossary."""
 _COLUMNS = ("Node", "GPU", "Since (UTC)", "Evidence")
 
 
@@ -68,10 +70,10 @@ def gpus(nodes: Sequence[Node], *, wanted: int = 0, links: Links | None = None) 
         if well
         else None,
         element("p", f"{unknown:,} more nodes, whose names are not known.", class_="dim") if unknown else None,
-        element("h3", "Not of the gang any more") if gone else None,
+        element("h3", "Not of the ", links.word("gang", "gang"), " any more") if gone else None,
         element("ul", *left, class_="nodes") if gone else None,
         element("p", f"and {len(gone) - ROOMY:,} more", class_="dim") if len(gone) > ROOMY else None,
-        _legend({one.health for _, one in told}),
+        _legend({one.health for _, one in told}, links),
         _table(told, links),
     )
 
@@ -171,7 +173,7 @@ def _said(node: Node) -> str:
     return cut(f"{node.name}: {'; '.join(words)}", 600)
 
 
-def _legend(shown: set[Health]) -> Html:
+def _legend(shown: set[Health], links: Links) -> Html:
     keys = []
     for health, meaning in MEANINGS.items():
         if health is not Health.WELL and health not in shown:
@@ -179,7 +181,7 @@ def _legend(shown: set[Health]) -> Html:
         square = element("path", d=f"M0 0h{_SIDE}v{_SIDE}h-{_SIDE}z", class_=f"gpu {health}")
         sign = _sign(health, 0, on=True) if health in SIGNS else None
         key = element("svg", square, sign, viewBox="0 0 10 10", class_="key", aria_hidden="true")
-        keys.append(element("li", key, meaning))
+        keys.append(element("li", key, links.word(WORDS[health], meaning) if health in WORDS else meaning))
     return element("ul", *keys, class_="legend")
 
 

@@ -88,7 +88,7 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
             last_action(facts.job or {}, now=facts.time),
             _ways(here),
         ),
-        "part-timeline": (timeline(story, only=choice.attempt, zoom=zoomed),),
+        "part-timeline": (timeline(story, only=choice.attempt, zoom=zoomed, links=to),),
         "part-gpus": (gpus(gpu_nodes(facts, story), wanted=wanted, links=to),),
         "part-curve": (curves(story.curve, axis=choice.axis, turn=turned), _close_up(story, here)),
         "part-faults": (tables.faults(story, only=choice.attempt, links=to), tables.cordons(story.cordons, to)),

@@ -10,6 +10,7 @@ from oarlock.report.links import Links
 from oarlock.report.markup import Child, Html, element
 from oarlock.rows import JobRow
 from oarlock.web.drawn.actions import ACTIONS, button, job_address
+from oarlock.web.drawn.glossary import word
 from oarlock.web.drawn.logs import address_of
 
 
@@ -26,10 +27,18 @@ class PageLinks(Links):
     ) -> None:
         super().__init__(nodes)
         self._namespace, self._job, self._row = namespace, job, row
+        self._told: set[str] = set()
 
     def node(self, name: str) -> Child:
         """To its row among the nodes."""
         return element("a", name, href=node_address(name)) if is_name(name) else name
+
+    def word(self, name: str, said: str) -> Child:
+        """To what it means, where it stands first."""
+        if name in self._told:
+            return said
+        self._told.add(name)
+        return word(name, said)
 
     def log(self, attempt: int, *, pod: int | None = None, time: str = "") -> str | None:
         """Of that pod, until a minute after that time."""

@@ -12,6 +12,7 @@ from oarlock.report.words import DASH, duration, whole
 from oarlock.rows import EventRow, FaultRow, NodeRow
 from oarlock.web.ask import Region, View
 from oarlock.web.drawn.cordons import Brakes, CordonedNode, Held, keeps_off
+from oarlock.web.drawn.glossary import word
 from oarlock.web.drawn.words import time_ago
 
 MOST = 500
@@ -75,13 +76,15 @@ def _cordoned(known: Known, offer: Offer | None) -> Html:
     words = f"{len(by_us):,} of {total:,} nodes with GPUs {'is' if len(by_us) == 1 else 'are'} cordoned by Oarlock"
     others = len(off) - len(by_us)
     words += f", {others:,} by somebody else." if others else "."
+    head = word("cordon", "Cordoned")
     if not off:
-        return section("Cordoned", element("p", words, class_="dim"))
+        return section("Cordoned", element("p", words, class_="dim"), head=head)
+    heads = {"Evidence": word("evidence", "Evidence")}
     rows = (
         row(_CORDONED, _cordon(one, offer), id=f"node-{one.row.name}")
         for one in [*by_us, *(one for one in off if one not in by_us)][:MOST]
     )
-    return section("Cordoned", element("p", words, class_="dim"), table(_CORDONED, rows))
+    return section("Cordoned", element("p", words, class_="dim"), table(_CORDONED, rows, heads), head=head)
 
 
 def _cordon(one: CordonedNode, offer: Offer | None) -> list[Child]:
@@ -127,7 +130,7 @@ def _brakes(known: Known) -> Html:
     if brakes.breaker:
         latched = element(
             "p",
-            element("strong", "The breaker is latched: nothing is cordoned until somebody resets it. "),
+            element("strong", "The ", word("breaker"), " is latched: nothing is cordoned until somebody resets it. "),
             f"{brakes.breaker}. ",
             "To reset it: ",
             element("code", known.reset),
@@ -139,6 +142,7 @@ def _brakes(known: Known) -> Html:
         element("p", words),
         element("p", bar, class_="progress") if bar else None,
         element("p", f"Of these, by namespace: {', '.join(spent[:20])}.", class_="dim") if spent else None,
+        head=word("brakes", heading),
     )
 
 
@@ -169,7 +173,9 @@ def _held(known: Known, offer: Offer | None) -> Html:
     columns = _HELD if offer else _HELD[:-1]
     rows = (row(columns, _hold(held, one, nodes.get(one.node or ""), offer)) for held, one in told[:MOST])
     more = element("p", f"{len(told) - MOST:,} more are left out.", class_="dim") if len(told) > MOST else None
-    return section(heading, table(columns, rows), more)
+    told_of = (word("strike", "strikes"), ", cordons, and ", word("avoided node", "avoided nodes"))
+    intro = element("p", "Last faults, ", *told_of, ", as the statuses of jobs have them.", class_="dim")
+    return section(heading, intro, table(columns, rows), more)
 
 
 def _hold(held: Held, one: FaultRow, node: NodeRow | None, offer: Offer | None) -> list[Child]:
@@ -202,8 +208,9 @@ def _all(known: Known) -> Html | None:
     unready = sum(not one.row.ready for one in found)
     words = f"{len(found):,} nodes that take pods" + (f", {unready:,} of them not ready" if unready else "")
     words += f", {len(broken):,} of them broken and not cordoned" if broken else ""
+    heads = {"Given back (UTC)": word("given back", "Given back (UTC)")}
     folded = element(
-        "details", element("summary", words), table(_NODE, rows), more, open=len(found) <= 16 or bool(broken)
+        "details", element("summary", words), table(_NODE, rows, heads), more, open=len(found) <= 16 or bool(broken)
     )
     return section("Other nodes with GPUs", folded)
 
