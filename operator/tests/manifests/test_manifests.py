@@ -258,11 +258,11 @@ def test_job_json_has_what_training_sets_apart_from_the_defaults_of_what_it_leav
 def test_job_json_has_the_sections_of_the_spec_as_they_were_written_and_of_recovery_what_pods_act_on() -> None:
     written = {
         "preflight": {"gpus": False, "minBusBandwidth": 40, "timeoutSeconds": 60},
-        "recovery": {"hangSeconds": 90, "cordon": "Never"},
+        "recovery": {"inPlace": "Auto", "hangSeconds": 90, "cordon": "Never"},
         "webhooks": [{"name": "chat", "url": "https://chat.example.com", "minLevel": "Error"}],
     }
     body = json.loads(job_file(job(), spec(**written), 1).to_json())
-    assert {name: body[name] for name in written} == written | {"recovery": {"hangSeconds": 90}}
+    assert {name: body[name] for name in written} == written | {"recovery": {"inPlace": "Auto", "hangSeconds": 90}}
 
 
 def test_sections_that_nobody_wrote_take_no_room_in_the_pods() -> None:
