@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +217,10 @@ class Source:
             raise self.error
 
 
+def allowed() -> None:
+    """The caller still has the right."""
+
+
 @pytest.fixture
 def source() -> Source:
     return Source()
@@ -230,15 +234,15 @@ def album(source: Source) -> Album:
 def test_an_index_and_thumbnails_are_asked_for_once_and_whole_pictures_each_time(source: Source, album: Album) -> None:
     for _ in range(2):
         assert len(album.shown().steps) == 3
-        album.picture("step-200/thumbs/boat.jpg")
-        album.picture("step-200/boat.png")
+        album.picture("step-200/thumbs/boat.jpg", allowed)
+        album.picture("step-200/boat.png", allowed)
     assert source.asked == ["index", "step-200/thumbs/boat.jpg", "step-200/boat.png", "step-200/boat.png"]
 
 
 def test_all_albums_together_keep_no_more_than_the_budget(source: Source) -> None:
     room = Budget(100_000, most_kept=50_000)
     for number in range(200):
-        *_, share = Album(lambda: source, "uid-flux", room).picture(f"step-{number}/thumbs/boat.jpg")
+        *_, share = Album(lambda: source, "uid-flux", room).picture(f"step-{number}/thumbs/boat.jpg", allowed)
         share.release()
         assert room.used <= 50_000
     kept = Albums()
@@ -253,13 +257,13 @@ def test_a_picture_takes_room_twice_while_it_is_read_and_once_until_it_is_sent(
     monkeypatch.setattr(budget, "WAIT_SECONDS", 0.0)
     room = Budget(100_000, most_kept=0)
     album, source.size = Album(lambda: source, "uid-flux", room), 40_000
-    *_, first = album.picture("step-200/boat.png")
+    *_, first = album.picture("step-200/boat.png", allowed)
     assert room.used == 40_000
     with pytest.raises(BusyError):
-        album.picture("step-200/cat.png")
+        album.picture("step-200/cat.png", allowed)
     assert room.used == 40_000, "and who was refused takes none"
     first.release()
-    *_, second = album.picture("step-200/cat.png")
+    *_, second = album.picture("step-200/cat.png", allowed)
     second.release()
     assert room.used == 0
 
@@ -267,22 +271,47 @@ def test_a_picture_takes_room_twice_while_it_is_read_and_once_until_it_is_sent(
 def test_what_was_kept_is_shown_no_more_once_the_right_has_gone(
     source: Source, album: Album, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    album.picture("step-200/thumbs/boat.jpg")
+    album.picture("step-200/thumbs/boat.jpg", allowed)
     source.error = ForbiddenError("you may not")
     monkeypatch.setattr(albums, "RIGHTS_SECONDS", 0.0)
     with pytest.raises(ForbiddenError):
-        album.picture("step-200/thumbs/boat.jpg")
+        album.picture("step-200/thumbs/boat.jpg", allowed)
 
 
 def test_what_was_kept_is_shown_no_more_as_soon_as_a_request_was_refused(
     source: Source, album: Album, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    album.picture("step-200/thumbs/boat.jpg")
+    album.picture("step-200/thumbs/boat.jpg", allowed)
     monkeypatch.setattr(albums, "INDEX_SECONDS", -1.0)
     source.error = ForbiddenError("you may not")
-    for ask in (lambda: album.shown(-1.0), album.last, lambda: album.picture("step-200/thumbs/boat.jpg")):
+    for ask in (
+        lambda: album.shown(-1.0),
+        lambda: album.last(allowed),
+        lambda: album.picture("step-200/thumbs/boat.jpg", allowed),
+    ):
         with pytest.raises(ForbiddenError):
             ask()
+
+
+def test_a_gallery_whose_source_is_gone_for_long_stays_as_long_as_its_caller_has_the_right(
+    source: Source, album: Album, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thumbnail = "step-200/thumbs/boat.jpg"
+    album.picture(thumbnail, allowed)
+    source.error = NotNowError("gone")
+    monkeypatch.setattr(albums, "RIGHTS_SECONDS", -1.0)
+    monkeypatch.setattr(albums, "INDEX_SECONDS", -1.0)
+    assert (len(album.last(allowed).steps), album.last(allowed).trouble) == (3, "gone")
+    assert album.picture(thumbnail, allowed)[1] == b"z" * source.size
+
+    def refused() -> None:
+        raise ForbiddenError("not any more")
+
+    for ask in (lambda: album.last(refused), lambda: album.picture(thumbnail, refused)):
+        with pytest.raises(ForbiddenError):
+            ask()
+    with pytest.raises(NotNowError):
+        album.picture("step-200/boat.png", allowed)
 
 
 def test_another_attempt_is_looked_for_when_a_pod_has_gone() -> None:
@@ -291,7 +320,7 @@ def test_another_attempt_is_looked_for_when_a_pod_has_gone() -> None:
     album = Album(lambda: next(found), "uid-flux", Budget())
     album.shown()
     gone.error = NotNowError("gone")
-    album.picture("step-200/boat.png")
+    album.picture("step-200/boat.png", allowed)
     assert there.asked == ["step-200/boat.png"]
 
 
@@ -303,7 +332,7 @@ def test_a_gallery_whose_source_is_gone_asks_for_it_once_and_not_for_each_pictur
     asked = len(source.asked)
     for number in range(5):
         with pytest.raises(NotNowError):
-            album.picture(f"step-{number}/thumbs/boat.jpg")
+            album.picture(f"step-{number}/thumbs/boat.jpg", allowed)
     assert len(source.asked) == asked
 
 
@@ -330,10 +359,10 @@ def test_pictures_that_find_no_room_are_refused_in_a_sentence_with_when_to_ask_a
     monkeypatch.setattr(budget, "WAIT_SECONDS", 0.0)
     held: list[Share] = []
 
-    def taken(self: Album, file: str) -> tuple[str, bytes, Share]:
+    def taken(self: Album, file: str, check: Callable[[], None]) -> tuple[str, bytes, Share]:
         held.append(self._budget.share())
         held[0].resize(budget.MOST_BYTES)
-        return plain(self, file)
+        return plain(self, file, check)
 
     plain = Album.picture
     with monkeypatch.context() as patch:

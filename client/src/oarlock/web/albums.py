@@ -1,8 +1,9 @@
 """The pictures of jobs, as a caller sees them: from rank 0's pod by his own request, or from an output that is mounted here.
 
-What was read once is kept for a short while, for this caller alone: a gallery asks for one index and many thumbnails. What is
-kept is shown only as long as the caller's own request for the index was allowed a minute ago at most. How much is read at
-once and kept, of all albums together, is the budget's (budget.py).
+What was read once is kept for a while, for this caller alone: a gallery asks for one index and many thumbnails. What is
+kept is shown only as long as the caller's own request for the index was allowed a minute ago at most, or, where its source
+does not answer, as the API server says that he still may (rights.py). How much is read at once and kept, of all albums
+together, is the budget's (budget.py).
 """
 
 from __future__ import annotations
@@ -97,27 +98,40 @@ class Album:
         """All pictures that can be shown, by step, as they were so many seconds ago at most. Raises OarlockError."""
         return self._asked.answer(self._budget.kept(self), within, self._read)
 
-    def last(self) -> Shown:
-        """As `shown`; where that fails, the last ones, as long as they may be shown. Raises OarlockError."""
+    def last(self, check: Callable[[], None]) -> Shown:
+        """As `shown`; where that fails, but is not forbidden, the last ones. Raises OarlockError.
+
+        `check` raises ForbiddenError where the caller has lost the right to them since.
+        """
         try:
             return self.shown(INDEX_SECONDS)
         except ForbiddenError:
             raise
         except OarlockError as error:
             kept: Shown | None = self._budget.kept(self)
-            if kept is None or self._asked.age >= RIGHTS_SECONDS:
+            if kept is None:
                 raise
+            if self._asked.age >= RIGHTS_SECONDS:
+                check()
             return Shown(kept.steps, kept.time, str(error))
 
-    def picture(self, file: str) -> tuple[str, bytes, Share]:
+    def picture(self, file: str, check: Callable[[], None]) -> tuple[str, bytes, Share]:
         """Media type, content, and what it takes of the budget until that is released by whoever has sent it.
 
-        Instead of a thumbnail that is not there, the picture itself. Raises OarlockError.
+        Instead of a thumbnail that is not there, the picture itself; what is kept also where `last` shows the last ones.
+        Raises OarlockError.
         """
-        self.shown(RIGHTS_SECONDS)
-        share = self._budget.share()
-        if found := self._budget.kept((self, file)):
-            return *found, share
+        share, kept = self._budget.share(), self._budget.kept((self, file))
+        try:
+            self.shown(RIGHTS_SECONDS)
+        except ForbiddenError:
+            raise
+        except OarlockError:
+            if kept is None:
+                raise
+            check()
+        if kept:
+            return *kept, share
         if error := self._asked.error:
             raise error  # of each picture of a gallery its source would be asked again
         try:

@@ -11,7 +11,7 @@ from oarlock.web.ask import Ask, Page, Read, View
 from oarlock.web.budget import Budget
 from oarlock.web.drawn.pictures import Choice, pictures
 from oarlock.web.outputs import JobOutput, find_output
-from oarlock.web.rights import PICTURES
+from oarlock.web.rights import PICTURES, Rights
 from oarlock.web.sent import Sent
 from oarlock.web.watch.jobs import known_job
 
@@ -26,7 +26,7 @@ def draw(ask: Ask) -> View:
         show=ask.query("show"),
     )
     try:
-        shown = _album(ask).last()
+        shown = _album(ask).last(lambda: _check(ask))
     except UnknownCallerError:
         raise
     except OarlockError as error:
@@ -37,7 +37,7 @@ def draw(ask: Ask) -> View:
 
 def send(ask: Ask) -> Response:
     """A picture, a thumbnail or a grid."""
-    media_type, content, share = _album(ask).picture(ask.path["file"])
+    media_type, content, share = _album(ask).picture(ask.path["file"], lambda: _check(ask))
     # Packed it is: to do it again would cost more time than it saves.
     headers = {"cache-control": "private, max-age=60", "content-encoding": "identity"}
     return Sent(content, share, media_type=media_type, headers=headers)
@@ -64,6 +64,11 @@ def _album(ask: Ask) -> Album:
         return Album(lambda: find_leader(cluster, namespace=namespace, job=name, uid=uid), uid, budget)
 
     return ask.shelf.of(Albums).of(ask.caller.identity, (namespace, name, uid, output is not None), make)
+
+
+def _check(ask: Ask) -> None:
+    """Raise ForbiddenError where the caller may not look at pictures of this namespace's jobs any more."""
+    ask.shelf.of(Rights).check(ask, PICTURES, ask.name("namespace"))
 
 
 def _number(given: str) -> int | None:
