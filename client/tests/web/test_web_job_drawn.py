@@ -214,6 +214,16 @@ def test_advice_is_a_button_where_the_page_can_do_it_and_a_whole_command_where_i
     assert "oarlock uncordon gpu-node-03" in drawn(known).texts["code"]
 
 
+def test_advice_of_an_old_fault_does_not_ask_to_give_back_what_takes_pods_again() -> None:
+    known = gangs.gang()
+    assert known.job
+    status = {**known.job["status"], "avoidedNodes": []}
+    mended = replace(known, job={**known.job, "status": status}, nodes=(node("gpu-node-03"),))
+    page = actionable(mended)
+    assert "/nodes/gpu-node-03/uncordon" not in [one["href"] for one in page.all("a")]
+    assert "give gpu-node-03 back (done: it takes pods)" in page.texts["span"]
+
+
 def test_advice_to_go_on_is_the_button_that_fits() -> None:
     held = facts({**job("Suspended"), "spec": {"suspend": True}})
     assert "/jobs/team/flux/resume" in [
@@ -247,6 +257,7 @@ def test_what_a_trouble_comes_to_is_a_list_below_its_headline() -> None:
     told = drawn(known).texts
     assert "1 of 2 pods have no node: of 4 nodes none takes a pod" in told["p"]
     assert "2 nodes have too little free nvidia.com/gpu" in told["li"]
+    assert "What it rests on" in told["summary"], "the scheduler's own words are folded away"
 
 
 def test_many_nodes_are_named_by_what_differs() -> None:

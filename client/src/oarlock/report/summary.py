@@ -66,13 +66,21 @@ def summary(story: Story, facts: Facts, links: Links | None = None) -> Html:
         element("h1", cut(title_of(story), 400), element("span", now.phase, class_=f"badge {style}")),
         element("p", element("strong", now.cause), f", {meaning}" if meaning else None, class_="cause"),
         element("p", links.said(cut(now.message, 1500))) if now.message not in ("", meaning) else None,
-        element("ul", *details) if details else None,
-        element("ul", *evidence, class_="evidence") if evidence else None,
+        element("ul", *details, class_="details") if details else None,
+        _rests_on(evidence, folded=bool(details)),
         element("p", element("span", "Next: ", class_="dim"), next_, class_="next") if now.next else None,
         share,
         figures,
         element("p", joined("Output: ", element("code", story.directory)), class_="dim") if story.directory else None,
     )
+
+
+def _rests_on(evidence: Sequence[Html], *, folded: bool) -> Html | None:
+    """Others' own words; folded away where our reading of them stands above."""
+    if not evidence:
+        return None
+    told = element("ul", *evidence, class_="evidence")
+    return element("details", element("summary", "What it rests on"), told) if folded else told
 
 
 def _time_left(story: Story) -> Html:

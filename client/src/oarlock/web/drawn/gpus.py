@@ -88,7 +88,11 @@ def _sentence(here: Sequence[Node], gone: Sequence[Node]) -> str:
         first += "nothing speaks against any of them."
     else:
         first += f"something speaks against {marked:,} of the nodes."
-    left = f" {len(gone):,} more {'are' if len(gone) != 1 else 'is'} kept off, or was left." if gone else ""
+    left = (
+        f" {len(gone):,} more {'are kept off, or were left' if len(gone) != 1 else 'is kept off, or was left'}."
+        if gone
+        else ""
+    )
     return (first + left).strip()
 
 

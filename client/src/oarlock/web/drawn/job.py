@@ -18,7 +18,7 @@ from oarlock.report.markup import Html, element
 from oarlock.report.summary import summary
 from oarlock.report.timeline import timeline
 from oarlock.report.words import whole
-from oarlock.rows import JobRow
+from oarlock.rows import JobRow, part
 from oarlock.story import Story
 from oarlock.web.ask import Region, View
 from oarlock.web.drawn.actions import last_action, links
@@ -27,7 +27,7 @@ from oarlock.web.drawn.gpus import gpus
 from oarlock.web.drawn.health import nodes_of as gpu_nodes
 from oarlock.web.drawn.links import PageLinks
 from oarlock.web.drawn.manifest import manifest
-from oarlock_api.contract.wire import integer
+from oarlock_api.contract.wire import integer, text
 
 PARTS = (
     ("Timeline", "timeline"), ("GPUs", "gpus"), ("Curve", "curve"), ("Faults", "faults"), ("What happened", "what-happened"),
@@ -79,7 +79,7 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
     def zoomed(attempt: int | None) -> str:
         return f"{here}{replace(choice, attempt=attempt).address()}#timeline"
 
-    to = PageLinks(nodes_of(story), namespace=story.namespace, job=story.name, row=row)
+    to = PageLinks(nodes_of(story), namespace=story.namespace, job=story.name, row=row, free=_free(story, facts))
     wanted = integer(spec_of(facts).get("nodes")) or 0
     return {
         "part-how": (
@@ -98,6 +98,17 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
         "part-yaml": (manifest(facts),),
         "part-unknown": (tables.unknown(story.unknown),),
     }
+
+
+def _free(story: Story, facts: Facts) -> set[str]:
+    """Nodes that are known to be neither cordoned nor avoided."""
+    kept = {*story.avoided, *(one.node for one in story.cordons if one.stands is not False)}
+    open_ = {
+        text(part(one, "metadata").get("name"), 253)
+        for one in facts.nodes
+        if part(one, "spec").get("unschedulable") is not True
+    }
+    return open_ - kept
 
 
 def _close_up(story: Story, here: str) -> Html | None:

@@ -20,13 +20,23 @@ def node_address(name: str) -> str:
 
 
 class PageLinks(Links):
-    """Of a job. With its `row`, what can be done is a link to the page that asks first."""
+    """Of a job. With its `row`, what can be done is a link to the page that asks first.
+
+    `free` are nodes that nothing keeps from jobs now: there is nothing to give back.
+    """
 
     def __init__(
-        self, nodes: Iterable[str] = (), *, namespace: str = "", job: str = "", row: JobRow | None = None
+        self,
+        nodes: Iterable[str] = (),
+        *,
+        namespace: str = "",
+        job: str = "",
+        row: JobRow | None = None,
+        free: Iterable[str] = (),
     ) -> None:
         super().__init__(nodes)
         self._namespace, self._job, self._row = namespace, job, row
+        self._free = frozenset(free)
         self._told: set[str] = set()
 
     def node(self, name: str) -> Child:
@@ -47,6 +57,8 @@ class PageLinks(Links):
     def command(self, line: list[str], *, attempt: int | None = None) -> Html:
         """To what does the same here; what the page cannot do stays a command."""
         match line:
+            case ["oarlock", "uncordon", node] if node in self._free:
+                return element("span", f"give {node} back (done: it takes pods)")
             case ["oarlock", "uncordon", node] if self._row and is_name(node):
                 return button(f"Give {node} back", f"/nodes/{quote(node)}/uncordon")
             case ["oarlock", "nodes"]:
