@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,11 +55,14 @@ def test_figures_move_on_an_open_page(visit: Visit, pictures: Path) -> None:
     assert visit.findings() == []
 
 
-def test_logs_of_all_ranks_follow(visit: Visit, pictures: Path) -> None:
-    visit.to(f"{HERE}/logs?ranks=all")
+def test_logs_of_all_pods_follow_in_words(visit: Visit, pictures: Path) -> None:
+    visit.to(f"{HERE}/logs?pods=all")
     visit.mark()
-    for rank in (0, 1):
-        expect(visit.page.locator(".log .who", has_text=f"/{rank}").first).to_be_visible()
+    for pod in (0, 1):
+        expect(visit.page.locator(".log .who", has_text=f"pod {pod}").first).to_be_visible()
+    expect(
+        visit.page.locator(".log p", has_text=re.compile(r"step \d+ of [\d,]+, loss .* s/step")).first
+    ).to_be_visible()
     before = visit.page.locator(".log p").count()
     visit.page.wait_for_function("before => document.querySelectorAll('.log p').length > before", arg=before)
     assert not visit.reloaded
