@@ -46,7 +46,7 @@ def test_a_command_that_dies_on_one_node_is_started_again_on_all_and_goes_on_fro
     jobs.cluster.kubectl("exec", f"{NAME}-1-1", "--", "sh", "-c", f"kill -KILL {pid}")
     status = jobs.wait_for_end(NAME)
     assert (status["phase"], status["attempt"]) == ("Succeeded", 2), status
-    assert status["attempts"][1]["reason"] == "ApplicationError"
+    assert status["attempts"][1]["reason"] == "ProcessKilled"
     assert (status["attempts"][1]["resumedFromStep"], status["attempts"][1]["lostSteps"]) == (10, 2)
     assert status["lastFault"]["evidence"][0].endswith(
         "the command was killed by SIGKILL: out of memory on the node, if nobody killed it by hand"
