@@ -88,5 +88,12 @@ def test_a_site_whose_name_leads_to_a_forwarded_port_is_told_nothing_of_a_gang_w
         assert StatusAccess().answer("/status", host, "evil.example:9400", "said") is None
 
 
+def test_a_site_whose_name_leads_to_a_forwarded_port_reads_no_metrics() -> None:
+    own = StatusServer(port=0, job="flux", status=lambda: STATUS, alive=lambda: True).port
+    assert get(own, "/metrics", host="evil.example:9400")[0] == 403
+    assert get(own, "/metrics", host="10.0.0.7:9400")[0] == 200
+    assert get(own, "/healthz", host="evil.example:9400")[0] == 200, "which tells nothing"
+
+
 def test_the_api_server_hands_its_own_name_on_when_it_asks_for_the_operator() -> None:
     assert StatusAccess().answer("/status", "10.0.0.1", "cluster.example.com:6443", "said") == "said"

@@ -33,7 +33,7 @@ class StatusAccess:
         `asked`: its Host header.
         """
         if self.key is None:
-            return None if is_here(host) and not _is_no_domain(_name(asked)) else body
+            return None if is_led_here(host, asked) else body
         if gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
             return gang_key.answer(self.key, target, body)
         return body if is_from_here(host, asked) else None
@@ -47,7 +47,7 @@ class StatusAccess:
             if not gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
                 return None
             return parse_query(gang_key.requested(self.key, target, pod_uid=self.pod_uid))
-        if is_here(host) and not (meant and _is_no_domain(_name(asked))):
+        if is_here(host) and (is_led_here(host, asked) or not meant):
             return None
         return parse_query(parse_qs(target.partition("?")[2][: gang_key.MAX_QUERY]).get("request", [""])[0])
 
@@ -68,6 +68,11 @@ def is_from_here(host: str, asked: str) -> bool:
     A page in a browser, whose own name leads to 127.0.0.1 where somebody runs `kubectl port-forward`, names another host.
     """
     return is_here(host) and _name(asked) in {"", "localhost", "127.0.0.1", "[::1]"}
+
+
+def is_led_here(host: str, asked: str) -> bool:
+    """Whether a request may be that of a page in a browser whose own name leads to a forwarded port (DNS rebinding)."""
+    return is_here(host) and not _is_no_domain(_name(asked))
 
 
 def _is_no_domain(name: str) -> bool:

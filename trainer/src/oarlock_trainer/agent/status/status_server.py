@@ -23,7 +23,7 @@ from oarlock_api.contract.gang_key import REFUSED
 from oarlock_api.contract.reads import WITHIN_ONLY
 from oarlock_api.contract.requests import MEANT
 from oarlock_trainer.agent.status import metrics
-from oarlock_trainer.agent.status.access import StatusAccess, is_from_here, is_here
+from oarlock_trainer.agent.status.access import StatusAccess, is_from_here, is_here, is_led_here
 from oarlock_trainer.agent.status.connection_limit import ConnectionLimit
 from oarlock_trainer.agent.status.from_within import FromWithin
 from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox, Reception
@@ -187,6 +187,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(403, "text/plain", REFUSED.encode())
             else:
                 self._answer(200, "application/json", said.encode())
+        elif path == "/metrics" and is_led_here(self.client_address[0], self.headers.get("Host", "")):
+            self._answer(403, "text/plain", b"ask by the pod's address, or by localhost\n")
         elif path == "/metrics":
             reports = self.inbox.counts if self.inbox else {}
             self._answer(200, metrics.CONTENT_TYPE, metrics.exposition(self.job, self.status(), reports=reports))
