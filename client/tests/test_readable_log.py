@@ -30,11 +30,15 @@ def of(**said: Any) -> Readable:
 
 def test_a_step_is_told_by_what_people_watch() -> None:
     assert of(**STEP) == Readable(
-        "step 1,140 of 5,000, loss 0.7123, 0.391 s/step, 82 images/s, MFU 41%, waits for data 3%, learning rate 1e-05, "
-        "gradient norm 0.52",
+        "step 1,140 of 5,000, loss 0.7123, 0.391 s/step, 82 images/s, MFU 41%, learning rate 1e-05, "
+        "gradient norm 0.52, waits for data 3%",
         Level.NONE,
         TIME,
     )
+
+
+def test_a_wait_that_is_none_is_not_told() -> None:
+    assert "waits" not in of(**{**STEP, "dataWaitShare": 0.004}).text
 
 
 def test_a_loss_that_is_not_finite_is_a_warning() -> None:

@@ -133,6 +133,8 @@ def _of_figures(said: Mapping[str, Any]) -> tuple[str | None, Level]:
         "loss is not finite" if loss is None else f"loss {loss:.4g}",
         *(form.format(value) for key, form in _FIGURES.items() if (value := number(said.get(key))) is not None),
     ]
+    waits = number(said.get("dataWaitShare")) or 0
+    parts += [f"waits for data {waits:.0%}"] if waits >= 0.01 else []
     parts += [f"{skipped:,} updates skipped so far"] if skipped else []
     return ", ".join(parts), Level.WARNING if loss is None else Level.NONE
 
@@ -141,7 +143,6 @@ _FIGURES = {
     "secondsPerStep": "{:.3g} s/step",
     "imagesPerSecond": "{:.3g} images/s",
     "mfu": "MFU {:.0%}",
-    "dataWaitShare": "waits for data {:.0%}",
     "learningRate": "learning rate {:.3g}",
     "gradientNorm": "gradient norm {:.3g}",
 }
