@@ -57,13 +57,20 @@ def test_a_phones_first_screen_says_phase_step_time_left_and_the_last_fault(path
         expect(visit.page.locator("main").get_by_text(words).first).to_be_in_viewport()
 
 
-def test_on_a_phone_links_within_a_cell_stand_in_its_sentence_beside_the_columns_name(visit: Visit) -> None:
+def test_tables_fit_and_links_in_a_cell_stand_in_its_sentence_with_no_nodes_name_broken(visit: Visit) -> None:
     visit.look(phone=True)
     visit.to("/jobs/team-a/flux-lora")
     link = visit.page.locator("td[data-name='In words'] a").first
     expect(link).to_be_visible()
     offsets = "found => found.map(one => one.getBoundingClientRect().x - one.closest('td').getBoundingClientRect().x)"
     assert min(visit.page.locator("td[data-name] a").evaluate_all(offsets)) > 90
+    for phone in (True, False):
+        visit.look(phone=phone)
+        lines = "found => found.map(one => one.getClientRects().length)"
+        names = visit.page.get_by_role("link", name="gpu-node-", exact=False)
+        assert set(names.evaluate_all(lines)) == {1}
+        beyond = "found => found.map(one => one.scrollWidth - one.clientWidth)"
+        assert max(visit.page.locator(".wide").evaluate_all(beyond)) <= 0
 
 
 def test_a_theme_that_is_chosen_stays_whatever_the_system_says(visit: Visit) -> None:
