@@ -109,7 +109,10 @@ class _Supervisor:
         self._output = Path(assignment.job.output_directory)
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
-        self._standing_by = self._cleared = False
+        self._hang_elsewhere = False
+        self._clearing = self._cleared = False
+        """Whether they were told to go, and whether they have."""
+        self._standing_by = False
         """Whether this node's ranks are to end, or have, so that the next round can start."""
         self._stop_requests = 0
         self._beat_at = time.monotonic()
@@ -258,10 +261,12 @@ class _Supervisor:
         self._over = self._over or self._standing_by
 
     def _heed_rounds(self) -> None:
-        if self._standing_by and self._cleared and children.kill_others():
+        if self._clearing and self._cleared and children.kill_others():
+            self._clearing = False  # once: an order for the next round may have come since
             self._rounds.cleared()
         for action in self._rounds.turn(self._beat_at, self._board.status):
             if isinstance(action, Kill):
+                self._hang_elsewhere = action.code == ExitCode.HANG
                 settle = _SETTLE_IN_PLACE_SECONDS if self._outcome.verdict else 0.0
                 self._deadline = min(self._deadline, time.monotonic() + settle)
             elif isinstance(action, Start):
@@ -272,13 +277,16 @@ class _Supervisor:
 
     def _stand_by(self) -> None:
         """End this round's ranks, and keep what their hang showed."""
-        self._standing_by = True
+        hang_elsewhere, self._hang_elsewhere = self._hang_elsewhere, False
+        self._standing_by = self._clearing = True
         if hung := self._guard.answer():
             self._outcome.conclude(hung)
             _, name = self._guard.keep(self._output, at=clock.timestamp())
             self._history.kept_stacks(name)
         if self._outcome.verdict:
-            self._rounds.failed(self._outcome.verdict.code, self._outcome.verdict.summary)
+            self._rounds.failed(self._outcome.verdict)
+        elif hang_elsewhere and (stuck := self._guard.stuck()):
+            self._rounds.failed(stuck)  # nobody has missed its step here yet, and now nobody would
         words = "the ranks start anew"
         self._requests.interrupted(words, self._beat_at)
         self._stacks.forget()
@@ -361,7 +369,7 @@ class _Supervisor:
         if verdict is not None and not self._guard.hung:
             # The others need not wait for what settles here; of a hang each finds its own part.
             if stays:
-                self._rounds.failed(verdict.code, verdict.summary)
+                self._rounds.failed(verdict)
             elif is_failure(verdict.code):
                 self._leave_link()
             victim = verdict.code == ExitCode.PEER_LOST

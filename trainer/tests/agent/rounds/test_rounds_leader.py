@@ -87,6 +87,25 @@ def test_a_reason_of_its_own_counts_for_more_than_the_loss_of_a_peer_that_came_b
     assert (leader.ended[0].rank, leader.ended[0].fault.code) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "blamed"),
+    [
+        (Fault(83, "no step", sure=False), Fault(83, "rank 1 is stopped"), 1),
+        (Fault(83, "rank 0 is stopped"), Fault(83, "no step", sure=False), 0),
+        (Fault(82, "lost a peer"), Fault(83, "no step", sure=False), 1),
+        (Fault(137, "killed"), Fault(83, "rank 1 is stopped"), 0),
+    ],
+    ids=["a hang by the one that hangs", "that is said first", "a victim by a hang", "a hang by nobody that failed"],
+)
+def test_the_cause_that_is_told_is_the_one_that_tells_most(first: Fault, second: Fault, blamed: int) -> None:
+    leader = gathered(ZERO, ONE)
+    hear(leader, 2.0, running(ZERO, fault=first), running(ONE))
+    hear(leader, 2.1, running(ONE, 3, fault=second))
+    hear(leader, 4.0)
+    stand_by(leader, 4.1)
+    assert leader.ended[0].rank == blamed
+
+
 def test_what_another_round_would_only_repeat_ends_the_attempt() -> None:
     leader = failed(85, "no such file")
     assert (leader.order.wanted, leader.order.code, leader.order.why) == (Wanted.LEAVE, 85, "no such file")

@@ -184,3 +184,19 @@ def test_a_rank_that_hangs_is_killed_with_its_gang_and_its_stacks_are_kept(lone:
     lone.start("trains_until_told")
     (end,) = in_round(lone, 2)["rounds"]
     assert end["code"] == 83
+
+
+def test_each_fault_is_a_round_of_its_own_whichever_node_has_it(gang: list[Agent]) -> None:
+    before = linked(gang)
+    for number, victim in enumerate((3, 0, 2), start=2):
+        os.kill(before[victim], signal.SIGKILL)
+        end = eventually(
+            lambda number=number: [
+                end
+                for end in gang[0].status().get("rounds", ())
+                if end["number"] == number - 1 and end["downSeconds"] is not None
+            ],
+            f"a step of round {number}",
+        )[0]
+        assert end["rank"] == victim // 2
+        before = renewed(gang, before)

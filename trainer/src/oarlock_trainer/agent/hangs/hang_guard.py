@@ -15,11 +15,13 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
+from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.history import HISTORY, STACKS, stacks_name
 from oarlock_api.contract.wire import integer
 from oarlock_trainer.agent.hangs.hang import Watch
 from oarlock_trainer.agent.hangs.hang_verdict import Seen, verdict_of
 from oarlock_trainer.agent.hangs.stacks import explaining_state, top_frame
+from oarlock_trainer.agent.verdict import Verdict
 from oarlock_trainer.ranks.rank_host import HostEvent
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.agent.hangs.hang import Hang
     from oarlock_trainer.agent.ranks.ranks import Ranks
-    from oarlock_trainer.agent.verdict import Verdict
     from oarlock_trainer.runtime.assignment import Pod
     from oarlock_trainer.runtime.channel import Message
 
@@ -95,6 +96,13 @@ class HangGuard:
         self._hang = hang
         self._states = {one.rank: explaining_state(self._pids.get(one.rank)) for one in hang.ranks}
         return verdict_of(hang, {rank: Seen(state=state) for rank, state in self._states.items()})
+
+    def stuck(self) -> Verdict | None:
+        """The first rank whose state explains why others wait for it, if there is one: as another node's ranks hang."""
+        for rank, pid in sorted(self._pids.items()):
+            if state := explaining_state(pid):
+                return Verdict(code=ExitCode.HANG, summary=f"rank {rank} hangs: it is {state}", first_error_rank=rank)
+        return None
 
     def ask(self) -> None:
         """Have the ranks say where they stand, as far as they can."""

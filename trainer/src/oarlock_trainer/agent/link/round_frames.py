@@ -53,7 +53,7 @@ def _of_report(report: Report) -> dict[str, Any]:
         "held": [[step, list(parts)] for step, parts in report.held[:_MOST_HELD]],
         "followsTheDead": report.follows_the_dead,
     }
-    return values | ({"code": fault.code, "why": plain(fault.why)} if fault else {})
+    return values | ({"code": fault.code, "why": plain(fault.why), "sure": fault.sure} if fault else {})
 
 
 def report_of(raw: dict[str, Any]) -> Report | None:
@@ -62,7 +62,9 @@ def report_of(raw: dict[str, Any]) -> Report | None:
     round_, step, code = _round(raw.get("round")), integer(raw.get("step")), integer(raw.get("code"))
     if sequence is None or incarnation is None or round_ is None or step is None:
         return None
-    fault = Fault(code, plain(text(raw.get("why"), 1024))) if code is not None and 0 < code < 256 else None
+    fault = None
+    if code is not None and 0 < code < 256:
+        fault = Fault(code, plain(text(raw.get("why"), 1024)), sure=raw.get("sure") is not False)
     return Report(
         rank=-1,
         agent="",

@@ -1,7 +1,7 @@
 """Rounds in a living agent: the pure machines of member and leader, the gang link between them, and the books.
 
     rounds.begins()               the ranks' first round is due, or may be
-    rounds.failed(code, why)      this pod's ranks ended, or hang: the gang stands by, and starts anew
+    rounds.failed(verdict)        this pod's ranks ended, or hang: the gang stands by, and starts anew
     rounds.cleared()              none of them is left
     rounds.hear(news)             what came over the link
     rounds.turn(now)              what is to be done: Start, Kill, Leave
@@ -22,7 +22,7 @@ from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
 from oarlock_trainer.agent.rounds.model import FIRST, Fault, Limits, Order, Report
-from oarlock_trainer.agent.verdict import is_failure
+from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.checkpoint.memory.held import folder_of, held, is_wanted
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ class GangRounds:
         self._member.able = True
         return self._member.begins()
 
-    def failed(self, code: int, why: str) -> None:
+    def failed(self, verdict: Verdict) -> None:
         """This pod's ranks ended, must end, or hang: whoever says so sees to their end. May be told again, and better."""
-        self._member.failed(Fault(code, why))
+        self._member.failed(Fault(verdict.code, verdict.summary, sure=verdict.first_error_rank is not None))
 
     def cleared(self) -> None:
         """No process of the ranks is left, so what this node's memory holds of them stays as it is."""

@@ -71,10 +71,8 @@ class Leader:
             known.report, known.heard_at = report, now
         if report.round.term < self.order.round.term:
             self._unpromised_at = now
-        # Whoever lost a peer says nothing about why: a reason that comes after it counts more.
         end, fault = self._end, report.fault
-        better = fault and fault.code != ExitCode.PEER_LOST and end and end.fault.code == ExitCode.PEER_LOST
-        if end and fault and better and report.round == end.round:
+        if end and fault and report.round == end.round and fault.weight < end.fault.weight:
             self._end = Ended(end.round, report.rank, fault, end.step)
         return ""
 
@@ -112,7 +110,7 @@ class Leader:
         if not troubles:
             return
         self._troubled_at = now if self._troubled_at is None else self._troubled_at
-        rank, fault = min(troubles, key=lambda trouble: trouble[1].code == ExitCode.PEER_LOST)
+        rank, fault = min(troubles, key=lambda trouble: trouble[1].weight)
         if fault.code == ExitCode.PEER_LOST and now - self._troubled_at < self._limits.settle:
             return
         self._end_round(rank, fault, now)
@@ -134,7 +132,7 @@ class Leader:
         self._fruitless = 0 if reached > self._step else self._fruitless + 1
         self._step = max(reached, self._step)
         self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached), None
-        self.order = Order(self.order.round, Wanted.STAND_BY, why=fault.why)
+        self.order = Order(self.order.round, Wanted.STAND_BY, code=fault.code, why=fault.why)
         self._since = now
 
     # Between rounds

@@ -49,8 +49,8 @@ class Member:
         return True
 
     def failed(self, fault: Fault) -> list[Action]:
-        """A rank ended, or must end: the whole node's do. The first reason of a round is kept, but for a victim's."""
-        if self._fault is None or self._fault.code == ExitCode.PEER_LOST:
+        """A rank ended, or must end: the whole node's do. The best reason of a round is kept."""
+        if self._fault is None or fault.weight < self._fault.weight:
             self._fault = fault
         return [Kill(fault.why)] if self.running else []
 
@@ -106,7 +106,7 @@ class Member:
 
     def _stand_by(self, order: Order) -> list[Action]:
         self._round = max(self._round, order.round)
-        return [Kill(order.why)] if self.running else []
+        return [Kill(order.why, order.code)] if self.running else []
 
     def _train(self, order: Order, now: float) -> list[Action]:
         if order.round <= self._round or self.running or self._agent not in order.members:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from oarlock_api.contract.exit_codes import ExitCode
+
 
 @dataclass(frozen=True, order=True)
 class Round:
@@ -65,10 +67,18 @@ class Order:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a member's ranks ended: an exit code of the contract, and one sentence."""
+    """Why a member's ranks ended: an exit code of the contract, and one sentence. `sure`: it is certain to be the cause."""
 
     code: int
     why: str
+    sure: bool = True
+
+    @property
+    def weight(self) -> int:
+        """The less, the more it tells: whoever lost a peer, or waits for one that hangs, says nothing about why."""
+        if self.code == ExitCode.PEER_LOST:
+            return 3
+        return 0 if self.code != ExitCode.HANG else 1 if self.sure else 2
 
 
 @dataclass(frozen=True)
@@ -126,9 +136,10 @@ class Start:
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill all ranks; say so by `Member.gone` when none is left."""
+    """Kill all ranks; say so by `Member.gone` when none is left. `code`: of what ended the round, 0 where it is one's own."""
 
     why: str
+    code: int = 0
 
 
 @dataclass(frozen=True)

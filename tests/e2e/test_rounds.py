@@ -1,0 +1,70 @@
+"""Ranks that start anew inside living pods: what a fault costs that broke no pod (recovery.inPlace: Auto)."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.jobs import SMALL, Jobs
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
+
+NAME = "in-rounds"
+
+
+@pytest.fixture(scope="module")
+def gang(jobs: Jobs) -> Iterator[str]:
+    """A gang of two nodes that trains, in rounds."""
+    jobs.apply(NAME, recovery={"inPlace": "Auto", "hangSeconds": 15}, **SMALL)
+    jobs.wait_for_checkpoint_of(NAME, 1)
+    yield NAME
+    jobs.delete(NAME)
+
+
+def pods(jobs: Jobs) -> set[str]:
+    """The UIDs of the gang's pods."""
+    found = jobs.cluster.kubectl(
+        "get", "pods", "-l", f"oarlock.dev/job={NAME}", "-o", "jsonpath={.items[*].metadata.uid}"
+    )
+    return set(found.split())
+
+
+def trains_in(jobs: Jobs, number: int) -> dict[str, Any]:
+    """What the leader says once a round has done a step, and the gang saved after it."""
+
+    def stepped(_: dict[str, Any]) -> bool:
+        said = jobs.agent(f"{NAME}-1-0")
+        return bool(said.get("round") == number and said["step"] is not None and said["rounds"][-1]["downSeconds"])
+
+    jobs.wait(NAME, f"a step of round {number}", stepped)
+    return jobs.agent(f"{NAME}-1-0")
+
+
+def losses(jobs: Jobs) -> dict[int, set[float]]:
+    """Step -> the losses that were told of it, by whichever round."""
+    found = defaultdict(set)
+    whole = (jobs.output / NAME / "metrics.jsonl").read_text().rpartition("\n")[0]
+    for line in map(json.loads, whole.splitlines()):
+        if "loss" in line:
+            found[line["step"]].add(line["loss"])
+    return found
+
+
+@pytest.mark.parametrize(("pod", "signal", "code"), [(1, "KILL", 137), (0, "KILL", 137), (1, "STOP", 83)])
+def test_ranks_that_are_killed_crash_or_hang_start_anew_in_their_pods_from_the_newest_checkpoint(
+    jobs: Jobs, gang: str, pod: int, signal: str, code: int
+) -> None:
+    before, number = pods(jobs), jobs.agent(f"{gang}-1-0").get("round", 1)
+    jobs.signal_rank(f"{gang}-1-{pod}", pod, signal)
+    end = trains_in(jobs, number + 1)["rounds"][-1]
+    assert (end["number"], end["rank"], end["code"]) == (number, pod, code)
+    assert 0 < end["resumedStep"] <= end["step"]
+    assert pods(jobs) == before
+    after = jobs.status(gang)["latestCheckpoint"]["step"]
+    status = jobs.wait(gang, "a checkpoint", lambda status: status["latestCheckpoint"]["step"] > after)
+    assert (status["attempt"], len(status["attempts"])) == (1, 1)
+    assert all(len(told) == 1 for told in losses(jobs).values())
