@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.checkpoint.format import parse_manifest
@@ -87,6 +88,8 @@ class RankFiles:
             self._manifest(step).unlink(missing_ok=True)
         for place in PLACES:
             self._state(place).unlink(missing_ok=True)
+        with suppress(OSError):  # the last rank's turn
+            self._folder.rmdir()
 
     def _state(self, place: int) -> Path:
         return self._folder / state_name(self._rank, place)

@@ -29,6 +29,7 @@ from oarlock_trainer.checkpoint.snapshot import Snapshot
 from oarlock_trainer.engine import own_gpu
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.background import Background
+from oarlock_trainer.runtime.errors import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,7 +95,8 @@ class Memory:
         try:
             ready = self._ready()
         except OSError as error:
-            self._give_up(str(error))
+            remedy = ": raise spec.pod.sharedMemory" if error.errno in FULL else ""
+            self._give_up(f"{self._folder}: {error.strerror}{remedy}")
         return (_OFF, 0.0) if self._off else (float(ready), float(due and self._ranks.rank_info.is_leader))
 
     def go_on(
