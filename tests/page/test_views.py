@@ -73,6 +73,13 @@ def test_tables_fit_and_links_in_a_cell_stand_in_its_sentence_with_no_nodes_name
         assert max(visit.page.locator(".wide").evaluate_all(beyond)) <= 0
 
 
+def test_no_jobs_name_is_broken_on_the_nodes_page(visit: Visit) -> None:
+    visit.to("/nodes")
+    names = visit.page.locator("td").get_by_role("link", name="team-a/flux-lora")
+    expect(names.first).to_be_visible()
+    assert set(names.evaluate_all("found => found.map(one => one.getClientRects().length)")) == {1}
+
+
 def test_a_theme_that_is_chosen_stays_whatever_the_system_says(visit: Visit) -> None:
     visit.look(dark=False)
     background = "getComputedStyle(document.body).backgroundColor"
