@@ -142,7 +142,8 @@ class MemoryState(Group):
         default="0",
         description="Optimizer steps from one copy of each rank's state into /dev/shm to the next; ranks that start anew in "
         "the same pods go on from it. Auto = as often as it costs no more than a hundredth of the time, 0 = never. It takes "
-        "twice the state of a node's ranks; where that much is not there it is said, and nothing is kept.",
+        "twice the state of a node's ranks; where that much is not there it is said, and nothing is kept. Only with inPlace: "
+        "Auto.",
     )
 
 

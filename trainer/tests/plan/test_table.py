@@ -86,8 +86,9 @@ def test_the_components_add_up_to_the_total() -> None:
 
 
 def test_what_the_state_takes_in_memory_stands_beside_what_the_pod_may_have() -> None:
-    kept = {"memory": {"everySteps": "Auto"}}
-    assert "in memory" not in told()
+    kept = {"inPlace": "Auto", "memory": {"everySteps": "Auto"}}
+    assert "in memory" not in told(recovery={**kept, "inPlace": "Never"})
+    assert "in memory" not in told(recovery={"inPlace": "Auto"})
     enough = told(recovery=kept, pod={"sharedMemory": "72G"})
     assert enough.splitlines()[-1] == "in memory     71.4 GB of each node for recovery.memory: its ranks' state, twice"
     said = told(recovery=kept, pod={"sharedMemory": "64G", "resources": {"limits": {"memory": "100G"}}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oarlock_api.contract.rounds import InPlace
 from oarlock_api.quantity import whole_bytes
 from oarlock_trainer.plan.memory import GB, host_bytes, saved_bytes
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def in_memory(work: Workload, spec: TrainingJobSpec) -> Iterator[str]:
     """What two generations of a node's state take, and each bound that they are above; nothing where it is off."""
-    if spec.recovery.memory.every_steps == "0":
+    if spec.recovery.in_place is InPlace.NEVER or spec.recovery.memory.every_steps == "0":
         return
     ranks = min(work.ranks, work.ranks_per_node)
     needed = 2 * saved_bytes(work) * ranks

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from oarlock_api.contract.job_file import JobFile
+from oarlock_api.contract.rounds import InPlace
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.contract.sections import MemoryState, Recovery
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
@@ -148,10 +149,20 @@ def test_what_the_job_sets_itself_stays_as_it_is() -> None:
     assert (variables["OMP_NUM_THREADS"], variables["WORLD_SIZE"]) == ("7", "32")
 
 
-@pytest.mark.parametrize(("every", "told"), [("0", None), ("Auto", IN_MEMORY), ("3", IN_MEMORY)])
-def test_ranks_whose_state_is_kept_in_memory_are_told_the_folder_of_their_attempt(every: str, told: str | None) -> None:
+@pytest.mark.parametrize(
+    ("in_place", "every", "told"),
+    [
+        (InPlace.AUTO, "0", None),
+        (InPlace.AUTO, "Auto", IN_MEMORY),
+        (InPlace.AUTO, "3", IN_MEMORY),
+        (InPlace.NEVER, "3", None),
+    ],
+)
+def test_ranks_whose_state_is_kept_in_memory_are_told_the_folder_of_their_attempt(
+    in_place: InPlace, every: str, told: str | None
+) -> None:
     job = assignment({})
-    recovery = Recovery(memory=MemoryState(every_steps=every))
+    recovery = Recovery(in_place=in_place, memory=MemoryState(every_steps=every))
     job = replace(job, job=replace(job.job, recovery=recovery, job_uid="uid", attempt=4))
     variables = rank_environment.shared(accelerate_config.plan_launch(job), {})
     assert variables.get("OARLOCK_MEMORY") == told

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import POD_IP, Variable, gang_environment
+from oarlock_api.contract.rounds import InPlace
 from oarlock_api.contract.secrets import (
     hub_variables,
     is_secret_variable,
@@ -111,8 +112,8 @@ def of_rank(assignment: Assignment, local_rank: int) -> dict[str, str]:
 
 def _memory(assignment: Assignment) -> dict[str, str]:
     job = assignment.job
-    if not is_wanted(job.recovery.memory.every_steps):
-        return {}
+    if job.recovery.in_place is not InPlace.AUTO or not is_wanted(job.recovery.memory.every_steps):
+        return {}  # no rank would ever start anew beside it
     return {FOLDER: str(folder_of(job.job_uid, job.attempt))}
 
 
