@@ -73,6 +73,11 @@ class StoryType(StrEnum):
     """A save as at an eviction. data: seconds (from the notice to the committed checkpoint), step."""
     FAULT = "Fault"
     """The agent's verdict over its pod. reason: failure class; data: as in the fault report (contract.report)."""
+    ROUND_ENDED = "RoundEnded"
+    """A fault ended a round, and all ranks start anew in their living pods (contract.rounds). Rank and node are those of the
+    pod whose fault it was. reason: failure class; data: round, code, step (the last that was done)."""
+    RANKS_RESTARTED = "RanksRestarted"
+    """The first new step after it. data: round (the one that ended), step (that the next one began with), downSeconds."""
     STACKS = "Stacks"
     """At a hang, or on request: then with words. data: files, below the history's folder."""
     DECISION = "Decision"

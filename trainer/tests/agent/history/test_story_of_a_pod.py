@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from oarlock_api.contract.history import StoryLine, StoryType
 from oarlock_api.contract.requests import Drill
+from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.contract.status import Degradation, PodPhase, PodStatus, pod_of_gang
 from oarlock_trainer.agent.history.life import Life, Teller
 
@@ -44,4 +45,34 @@ def test_a_slow_rank_is_told_of_the_node_that_it_is_on_and_so_is_its_end() -> No
     assert [(line.rank, line.node, line.message) for line in lines] == [
         (1, "node-7", "rank 3, in pod 1 on node-7, is slow"),
         (1, "node-7", ""),
+    ]
+
+
+def test_a_round_that_ended_is_told_of_the_pod_whose_fault_it_was_and_again_with_the_first_new_step() -> None:
+    killed = "rank 3 was killed by SIGKILL"
+    end = RoundEnd(number=1, ended_at="2026-01-01T00:00:05Z", rank=1, code=137, why=killed, step=143)
+    begun = replace(TRAINING, phase=PodPhase.STARTING, round=2, rounds=(end,))
+    stepped = replace(begun, phase=PodPhase.TRAINING, rounds=(replace(end, resumed_step=140, down_seconds=2.6),))
+    ended, restarted = (
+        line
+        for line in told(begun, replace(begun, heartbeat_at="later"), stepped, replace(stepped, heartbeat_at="later"))
+        if line.type != StoryType.STAGE
+    )
+    assert (ended.type, ended.time, ended.reason, ended.message) == (
+        StoryType.ROUND_ENDED, end.ended_at, "Application", killed,
+    )  # fmt: skip
+    assert (ended.rank, ended.node, ended.data) == (1, "node-7", {"round": 1, "code": 137, "step": 143})
+    assert (restarted.type, restarted.rank, restarted.data) == (
+        StoryType.RANKS_RESTARTED, 0, {"round": 1, "step": 140, "downSeconds": 2.6},
+    )  # fmt: skip
+
+
+def test_a_second_round_that_ends_is_told_once_and_the_first_not_again() -> None:
+    first = RoundEnd(number=1, ended_at=AT, rank=0, code=1, why="rank 0: ValueError")
+    second = replace(first, number=2, code=83, why="no step", resumed_step=0)
+    lines = told(replace(TRAINING, rounds=(first,)), replace(TRAINING, rounds=(first, second)))
+    assert [(line.type, line.node, line.data["round"]) for line in lines] == [
+        (StoryType.ROUND_ENDED, "node-1", 1),
+        (StoryType.ROUND_ENDED, "node-1", 2),
+        (StoryType.RANKS_RESTARTED, "node-1", 2),
     ]

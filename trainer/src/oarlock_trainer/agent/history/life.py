@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.exit_codes import ExitCode, FailureClass
+from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.history import StoryLine, StoryType
 from oarlock_api.contract.status import CheckResult, Degradation, with_names
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oarlock_api.contract.report import Report
+    from oarlock_api.contract.rounds import RoundEnd
     from oarlock_api.contract.status import PodStatus
 
 _FIRST_STEP = "FirstStep"
@@ -76,6 +77,7 @@ class Life:
             *self._checks(before, status, at),
             *self._stage(before, status, at),
             *self._begun(before, status, at),
+            *self._rounds(before, status, at),
             *self._saved(before, status, at),
             *self._drilled(before, status, at),
             *self._degraded(before, status, at),
@@ -141,6 +143,34 @@ class Life:
             return []
         stall = saved.stall_seconds
         return [self._teller.line(StoryType.CHECKPOINT, at, step=saved.step, path=saved.path, stallSeconds=stall)]
+
+    def _rounds(self, before: PodStatus, status: PodStatus, at: str) -> list[StoryLine]:
+        known = {end.number: end for end in before.rounds}
+        lines = []
+        for end in status.rounds:
+            told = known.get(end.number)
+            if told is None:
+                lines.append(self._round_ended(end, at))
+            if end.resumed_step is not None and (told is None or told.resumed_step is None):
+                lines.append(self._restarted(end, at))
+        return lines
+
+    def _round_ended(self, end: RoundEnd, at: str) -> StoryLine:
+        line = self._teller.line(
+            StoryType.ROUND_ENDED,
+            end.ended_at or at,
+            reason=str(failure_class(end.code)),
+            message=end.why,
+            round=end.number,
+            code=end.code,
+            step=end.step,
+        )
+        own = end.rank == self._teller.rank
+        return line if own else replace(line, rank=end.rank, node=self.nodes.get(end.rank, ""))
+
+    def _restarted(self, end: RoundEnd, at: str) -> StoryLine:
+        step, down = end.resumed_step, end.down_seconds
+        return self._teller.line(StoryType.RANKS_RESTARTED, at, round=end.number, step=step, downSeconds=down)
 
     def _drilled(self, before: PodStatus, status: PodStatus, at: str) -> list[StoryLine]:
         drill = status.drill
