@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,17 @@ HIT = 1
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`do` hits a pod on a node; `cordons`: the node is to be cordoned for it."""
+    """`do` hits a pod on a node; `cordons`: the node is to be cordoned for it. `recovery`: of the job's spec."""
 
     words: str
     do: Callable[[Jobs, str, str], None]
     cordons: bool = False
+    recovery: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the pods stay."""
+        return self.recovery.get("inPlace") == "Auto"
 
 
 def _gpu(**what: Any) -> Callable[[Jobs, str, str], None]:
@@ -61,6 +67,16 @@ def _gpu(**what: Any) -> Callable[[Jobs, str, str], None]:
 
 FAULTS = {
     "rank": Fault("a rank is killed", lambda jobs, pod, _node: kill_rank(jobs.cluster, pod, 3)),
+    "rank-in-place": Fault(
+        "a rank is killed, and all start anew in their pods",
+        lambda jobs, pod, _node: kill_rank(jobs.cluster, pod, 3),
+        recovery={"inPlace": "Auto"},
+    ),
+    "rank-from-memory": Fault(
+        "a rank is killed, and all start anew in their pods, from memory",
+        lambda jobs, pod, _node: kill_rank(jobs.cluster, pod, 3),
+        recovery={"inPlace": "Auto", "memory": {"everySteps": 1}},
+    ),
     "xid-79": Fault("a GPU falls off the bus (XID 79)", _gpu(xid=79), cordons=True),
     "xid-94": Fault("a contained memory error (XID 94)", _gpu(xid=94)),
     "action": Fault("the driver asks for a reset, without an XID", _gpu(recovery_action=1), cordons=True),
@@ -110,19 +126,24 @@ def _measure(jobs: Jobs, api: ApiServer, fault: Fault, name: str) -> tuple[dict[
     """Start a job, hit it, wait until it trains again; seconds of both."""
     metrics = jobs.output / name / "metrics.jsonl"
     applied = time.monotonic()
-    jobs.apply(name, steps=100_000, every=20)
+    jobs.apply(name, steps=100_000, every=20, recovery=fault.recovery)
     _wait_for_step(metrics, attempt=1)
     start = {"wall": time.monotonic() - applied}
     jobs.wait(name, "a checkpoint", lambda status: "latestCheckpoint" in status)
     pod = f"{name}-1-{HIT}"
     node = api.get(f"/api/v1/namespaces/default/pods/{pod}")["spec"]["nodeName"]
-    hit, hit_at = time.monotonic(), time.time()
+    hit, hit_at, before = time.monotonic(), time.time(), metrics.stat().st_size
     fault.do(jobs, pod, node)
     recovery: dict[str, float] = {}
     if fault.cordons:
         while not api.get(f"/api/v1/nodes/{node}")["spec"].get("unschedulable"):
             time.sleep(0.02)
         recovery["cordon"] = time.monotonic() - hit
+    if fault.in_place:
+        _wait_for_start(metrics, before)
+        recovery["wall"] = time.monotonic() - hit
+        jobs.delete(name)
+        return start, recovery
     _wait_for_step(metrics, attempt=2)
     recovery["wall"] = time.monotonic() - hit
     report = jobs.output / name / f".oarlock/reports/1-{HIT}.json"
@@ -150,6 +171,12 @@ def _wait_for_step(metrics: Path, *, attempt: int) -> None:
     """Until the trainer has written the first step of an attempt: the end of what is measured, on this machine's clock."""
     mark = f'"attempt":{attempt},'
     while not (metrics.exists() and mark in metrics.read_text()):
+        time.sleep(0.02)
+
+
+def _wait_for_start(metrics: Path, offset: int) -> None:
+    """Until ranks that started after this byte of the file have written a step."""
+    while '"loss":' not in metrics.read_text()[offset:].partition('"startSeconds":')[2]:
         time.sleep(0.02)
 
 

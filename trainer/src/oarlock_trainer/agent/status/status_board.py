@@ -73,14 +73,15 @@ class StatusBoard:
         self._set(round=number, rounds=ends)
 
     def start_anew(self, message: str) -> None:
-        """The ranks are gone and begin again: what they told is over, but for what outlives them."""
+        """The ranks are gone and begin again: what they told is over, but for the network, which is checked once a pod."""
+        slow = {kind: words for kind, words in self._status.degraded.items() if kind == Degradation.SLOW_NETWORK}
         self._set(
             phase=PodPhase.STARTING,
             message=message,
             figures=Figures(),
             step_seconds={},
             resumed_from_step=None,
-            degraded={},
+            degraded=slow,
             slow_pod=None,
         )
 
