@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,15 @@ import yaml
 
 from oarlock.explain.causes import OF_CLASS, OF_CODE, Cause, named
 from oarlock.explain.faults import of_report
+from oarlock.explain.rounds import rounds
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.contract.report import Report
-from oarlock_api.contract.status import Degradation
+from oarlock_api.contract.rounds import RoundEnd
+from oarlock_api.contract.status import Degradation, PodStatus
 from oarlock_operator.faults.classify import classify
 from oarlock_operator.model.observation import Ending, Pod
 from oarlock_operator.model.reasons import Reason
+from oarlock_trainer.agent.history.life import Life, Teller
 
 
 def test_every_reason_of_the_operator_is_a_cause() -> None:
@@ -38,6 +42,24 @@ def test_an_end_of_a_program_has_one_name_for_the_operator_and_for_why(said: str
     killed = classify(replace(pod, ending=Ending(137)))
     assert killed
     assert killed.reason == "ProcessKilled"
+
+
+@pytest.mark.parametrize("code", [1, 83, 137])
+@pytest.mark.parametrize("said", ["rank 3 was killed by SIGKILL", "rank 0: CUDA out of memory", "no step for 60.4 s"])
+def test_the_fault_of_a_round_has_one_name_for_the_operator_and_in_status_and_history(said: str, code: int) -> None:
+    """As has an attempt that ends so."""
+    at = "2026-11-23T10:30:00Z"
+    report = Report(1, 0, "u", "", code, at, said)
+    fault = classify(Pod(name="flux-1-0", uid="u", attempt=1, rank=0, ending=Ending(code, report=report)))
+    assert fault
+    life = Life(Teller(job="u", attempt=1, rank=0, node="node-1"))
+    before = PodStatus(job_uid="u", pod_uid="p", attempt=1, rank=0, phase="Training", heartbeat_at=at)
+    life.changes(before, at=at)
+    end = RoundEnd(number=1, ended_at=at, rank=0, code=code, why=said)
+    lines = [json.loads(line.to_json()) for line in life.changes(replace(before, rounds=(end,)), at=at)]
+    booked = {"attempt": 1, "round": 1, "reason": fault.reason, "exitCode": code, "message": fault.message}
+    for told in (rounds([], lines, attempt=1, where={}, job=""), rounds([booked], (), attempt=1, where={}, job="")):
+        assert [one.fault.cause for one in told] == [fault.reason]
 
 
 def test_every_exit_code_and_class_and_degradation_has_a_cause() -> None:

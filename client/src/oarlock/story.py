@@ -73,13 +73,28 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """A start of all ranks that a fault ended, and the next one followed in the same pods. `fault` is that fault.
+
+    `number` counts within the attempt. `resumed_from_step` is the step that the next round began with, `lost_steps` how many
+    were done again, `down_seconds` the time from the fault to the next round's first new step.
+    """
+
+    number: int
+    fault: Trouble
+    resumed_from_step: int | None = None
+    lost_steps: int | None = None
+    down_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One try of the gang. `reason` is why it was begun, empty for the first; `end_reason` why it ended.
 
     `first_step_time` is when its first optimizer step was done, empty where it made none, or nobody says so.
 
-    `faults` are those that it met, the root cause first. `decision` is what was decided about it when it ended, with the
-    rule that matched.
+    `faults` are those that ended it, the root cause first; `rounds` ended within it, and it went on. `decision` is what was
+    decided about it when it ended, with the rule that matched.
     """
 
     number: int
@@ -97,6 +112,7 @@ class Attempt:
     last_step: int | None = None
     stages: tuple[Stage, ...] = ()
     faults: tuple[Trouble, ...] = ()
+    rounds: tuple[Round, ...] = ()
     decision: str = ""
 
 

@@ -204,7 +204,8 @@ def test_the_fault_of_a_round_ended_neither_the_attempt_that_goes_on_nor_the_one
     rounds = [{"attempt": 2, "round": 1, "reason": "Hang", "endedTime": "2026-11-23T10:40:00Z"}]
     story = explain(facts(job("Running", attempt=2, attempts=attempts, lastFault=fault, rounds=rounds)))
     assert {each.number: [one.cause for one in each.faults] for each in story.attempts} == {1: [], 2: []}
-    assert story.trouble is None
+    assert story.trouble
+    assert story.trouble == story.attempts[1].rounds[0].fault
     attempts[1]["endReason"] = "Hang"
     story = explain(facts(job("Recovering", attempt=3, attempts=attempts, lastFault=fault, rounds=rounds)))
     assert [one.cause for one in story.attempts[1].faults] == ["Hang"], "a rule made a new attempt of it"
@@ -419,3 +420,76 @@ def test_a_job_that_waits_for_gpus_names_the_nodes_that_it_could_have(
 def test_how_a_node_is_given_back_is_said_once(name: str) -> None:
     commands = re.findall("oarlock uncordon [a-z0-9-]+", explain(ALL[name][0]).now.next)
     assert len(commands) == len(set(commands))
+
+
+KILLED = "rank 1 was killed by SIGKILL (out of memory?)"
+BEGAN = {"number": 1, "startTime": "2026-11-23T14:00:00Z", "nodeNames": ["node-1", "node-2"]}
+BOOKED = {
+    "attempt": 1, "round": 1, "reason": "ProcessKilled", "nodeName": "node-2", "rank": 1, "exitCode": 137,
+    "message": f"pod flux-1-1 on node-2: {KILLED}", "endedTime": "2026-11-23T14:03:00Z", "resumedFromStep": 140,
+    "lostSteps": 3, "downSeconds": 2.6,
+}  # fmt: skip
+ROUND_LINES = (
+    line("AttemptStarted", rank=0, node="node-1", time="14:00:00"),
+    line(
+        "RoundEnded", rank=1, node="node-2", reason="Application", message=KILLED, time="14:03:00",
+        data={"round": 1, "code": 137, "step": 143},
+    ),
+    line("RanksRestarted", rank=0, node="node-1", time="14:03:02", data={"round": 1, "step": 140, "downSeconds": 2.6}),
+)  # fmt: skip
+ROUND_SAID = f"{KILLED}; ranks started anew in their pods from step 140: 3 steps and 2.6 s lost"
+
+
+def test_a_round_of_a_job_that_runs_is_told_between_its_attempts() -> None:
+    story = explain(facts(job("Running", attempts=[BEGAN], rounds=[BOOKED])))
+    (moment,) = (one for one in story.chain if one.what == "ProcessKilled")
+    assert (moment.time, moment.text) == (BOOKED["endedTime"], f"pod flux-1-1 on node-2: {ROUND_SAID}")
+    assert story.now.cause == "Training"
+    assert story.trouble
+    assert (story.trouble.cause, story.trouble.node, story.trouble.rank) == ("ProcessKilled", "node-2", 1)
+
+
+def test_a_round_of_a_job_that_is_gone_is_told_by_its_history() -> None:
+    ended = line("Ended", rank=0, node="node-1", time="14:40:00", reason="Succeeded", data={"step": 1000})
+    story = explain(facts(None, output=output(*ROUND_LINES, ended)))
+    (moment,) = (one for one in story.chain if one.what == "ProcessKilled")
+    assert (moment.time, moment.text) == ("2026-11-23T14:03:00Z", f"node-2, pod 1: {ROUND_SAID}")
+    assert (story.now.cause, story.attempts[0].faults) == ("Succeeded", ())
+
+
+def test_a_round_that_status_and_history_tell_is_one_and_each_adds_what_it_knows() -> None:
+    booked = {
+        name: value for name, value in BOOKED.items() if name not in ("resumedFromStep", "lostSteps", "downSeconds")
+    }
+    story = explain(facts(job("Running", attempts=[BEGAN], rounds=[booked]), output=output(*ROUND_LINES)))
+    (one,) = story.attempts[0].rounds
+    assert (one.number, one.resumed_from_step, one.lost_steps, one.down_seconds) == (1, 140, 3, 2.6)
+
+
+def test_a_round_whose_next_one_has_not_made_a_step_yet_is_told_without_what_it_cost() -> None:
+    story = explain(facts(None, output=output(*ROUND_LINES[:2])))
+    assert story.chain[-1].text == f"node-2, pod 1: {KILLED}; ranks started anew in their pods"
+
+
+def test_a_fault_that_ended_its_attempt_after_all_is_no_round_of_it() -> None:
+    at = str(BOOKED["endedTime"])
+    fault = last_fault("Application", str(BOOKED["message"]), nodeName="node-2", rank=1, time=at)
+    ended = {**BEGAN, "endReason": "ProcessKilled"}
+    story = explain(facts(job("Recovering", attempt=2, attempts=[ended], lastFault=fault, rounds=[BOOKED])))
+    assert (len(story.attempts[0].faults), story.attempts[0].rounds) == (1, ())
+
+
+def test_what_a_history_may_hold_of_rounds_breaks_nothing() -> None:
+    strange = [
+        line("RoundEnded", data=data)
+        for data in (
+            {},
+            {"round": "x"},
+            {"round": True},
+            {"round": 1, "code": "x", "step": [1]},
+            {"round": -1, "code": 0},
+        )
+    ]
+    strange += [{"type": "RoundEnded", "attempt": 1, "job": UID, "data": {"round": 7}, "rank": "a", "node": 3}]
+    strange += [line("RanksRestarted", data={"round": 1, "step": "x", "downSeconds": "y"})]
+    assert explain(facts(None, output=output(*strange))).attempts[0].rounds

@@ -14,7 +14,7 @@ from oarlock.report.markup import element
 from oarlock.report.scale import Scale, marks, time_marks
 from oarlock.report.timeline import timeline
 from oarlock.report.words import duration
-from oarlock.story import Attempt, Cordon, Evidence, Now, Place, Point, Stage, Story, Trouble
+from oarlock.story import Attempt, Cordon, Evidence, Now, Place, Point, Round, Stage, Story, Trouble
 
 
 def story(**more: object) -> Story:
@@ -106,6 +106,25 @@ def test_the_timeline_says_who_began_when_and_what_befell_whom() -> None:
     assert [one for one in told if one.startswith("2026-11-23 10:02:20 Hang: no step for 60.4 s")]
     classes = [one["class"] for one in drawn.all("circle")]
     assert classes == ["fault", "fault", "victim"], "one, and those of the legend"
+
+
+def test_a_round_that_ended_has_a_mark_that_leads_to_its_row_and_of_many_the_newest_have() -> None:
+    def ended(number: int) -> Round:
+        time = f"2026-11-23T11:{number:02d}:00Z"
+        fault = Trouble(cause="ProcessKilled", message="rank 1 was killed", time=time, attempt=1, rank=1, node="node-2")
+        return Round(number=number, fault=fault, resumed_from_step=140, lost_steps=3, down_seconds=2.6)
+
+    attempt = Attempt(
+        number=1, start_time="2026-11-23T11:00:00Z", rounds=tuple(ended(number) for number in range(1, 31))
+    )
+    told = story(attempts=(attempt,))
+    marks = [str(one["href"]) for one in Page(timeline(told)).all("a") if "#round" in str(one["href"])]
+    assert marks == [f"#round-1-{number}" for number in range(21, 31)]
+    table = Page(tables.faults(told))
+    rows = [str(one["id"]) for one in table.all("tr") if one.get("id")]
+    assert rows == [mark.lstrip("#") for mark in reversed(marks)]
+    assert "ranks started anew in their pods from step 140: 3 steps and 2.6 s lost" in table.text
+    assert "and 20 earlier rounds of this attempt" in table.text
 
 
 def test_a_thousand_ranks_in_twenty_attempts_are_a_bounded_page() -> None:

@@ -17,6 +17,7 @@ from oarlock.explain import faults, words
 from oarlock.explain.advice import advice, job_of
 from oarlock.explain.causes import OF_CLASS, Cause, Part, named
 from oarlock.explain.pods import Pod
+from oarlock.explain.rounds import rounds
 from oarlock.facts.model import Facts, Object
 from oarlock.story import Attempt, Evidence, Place, Stage, Trouble
 from oarlock_api.contract.exit_codes import FailureClass
@@ -85,8 +86,13 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
         best = _with_what_was_kept(facts, told.get(number), record, number)
         if best and number != of_last_fault and (not troubles or troubles[0].cause in faults.VICTIMS):
             troubles = [best, *(one for one in troubles if one.rank != best.rank)]
+        one = _attempt(record, number=number, pods=own, lines=lines.at(number), places=places, troubles=tuple(troubles))
+        booked = status.get("rounds") or []
+        ended = rounds(booked, lines.at(number), attempt=number, where=where, job=job_of(facts))
+        # What ended the attempt after all is told as its fault.
+        own_faults = {(fault.time, fault.rank) for fault in troubles}
         found.append(
-            _attempt(record, number=number, pods=own, lines=lines.at(number), places=places, troubles=tuple(troubles))
+            replace(one, rounds=tuple(each for each in ended if (each.fault.time, each.fault.rank) not in own_faults))
         )
     return tuple(_by_one_name(found))
 
@@ -333,5 +339,10 @@ def _told(facts: Facts) -> dict[int, Trouble]:
 
 
 def last_trouble(found: Iterable[Attempt]) -> Trouble | None:
-    """The root cause of the last fault that is known."""
-    return next((one.faults[0] for one in reversed(tuple(found)) if one.faults), None)
+    """The root cause of the last fault that is known, whether it ended an attempt or a round."""
+    for one in reversed(tuple(found)):
+        if one.faults:
+            return one.faults[0]
+        if one.rounds:
+            return one.rounds[-1].fault
+    return None

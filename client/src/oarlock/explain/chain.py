@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from oarlock.clock import parsed, when
 from oarlock.explain.attempts import Lines
+from oarlock.explain.rounds import went_on
 from oarlock.explain.some_names import some
 from oarlock.facts.model import Facts
 from oarlock.story import Attempt, Cordon, Moment, Now, Trouble
@@ -70,6 +71,16 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
             what="Training",
             text=f"attempt {one.number} trains{where}{resumed}{lost}" + (f" ({told})" if told else ""),
             attempt=one.number,
+        )
+    for round_ in one.rounds:
+        ended = round_.fault
+        yield Moment(
+            time=ended.time,
+            what=ended.cause,
+            text=f"{where_of(ended)}{ended.message}; {went_on(round_)}",
+            attempt=one.number,
+            rank=ended.rank,
+            node=ended.node,
         )
     if one.faults:
         fault = one.faults[0]
@@ -141,7 +152,8 @@ def _lines(lines: Lines) -> Iterator[Moment]:
 
 def _waits(trouble: Trouble | None, attempts: Sequence[Attempt], now: Now) -> Iterator[Moment]:
     ended = now.phase in ("Failed", "Succeeded") and trouble and trouble.message in now.message
-    if trouble and not ended and not any(trouble in one.faults for one in attempts):
+    known = [fault for one in attempts for fault in (*one.faults, *(each.fault for each in one.rounds))]
+    if trouble and not ended and trouble not in known:
         yield Moment(
             time=trouble.time,
             what=trouble.cause,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from oarlock.report.lanes import STRIP, Lane
 from oarlock.report.markup import Html, cut, element
 from oarlock.report.scale import Scale, share
+from oarlock.report.tables import MOST_ROUNDS
 from oarlock.report.words import duration, instant, some, when
 from oarlock.story import Cordon, Stage, Trouble
 
@@ -62,13 +63,16 @@ def style_of(stage: Stage) -> str:
 
 
 def happenings(lane: Lane, x: Scale, top: int, cordons: Sequence[Cordon]) -> Iterator[Html]:
-    """The marks: who fell first, who only lost a peer, which nodes were cordoned, and what was decided."""
+    """The marks: who fell first, who only lost a peer, whose fault ended rounds, cordoned nodes, and what was decided."""
     rows, number = top + STRIP, lane.attempt.number
     by_row: dict[int, list[Trouble]] = {}
     for fault in lane.attempt.faults:
         by_row.setdefault(lane.row_of(fault.rank), []).append(fault)
     for row, faults in by_row.items():
-        yield _fault(faults, x, rows + (row + 0.5) * lane.height, lane)
+        yield _fault(faults, x, rows + (row + 0.5) * lane.height, lane, to=f"fault-{number}")
+    for one in lane.attempt.rounds[-MOST_ROUNDS:]:
+        middle = rows + (lane.row_of(one.fault.rank) + 0.5) * lane.height
+        yield _fault([one.fault], x, middle, lane, to=f"round-{number}-{one.number}")
     for cordon in cordons[:MOST_CORDONS]:
         where = {fault.node: fault.rank for fault in lane.attempt.faults}
         where |= {place.node: place.rank for place in lane.attempt.places}
@@ -78,9 +82,10 @@ def happenings(lane: Lane, x: Scale, top: int, cordons: Sequence[Cordon]) -> Ite
         yield _mark(
             x(instant(time) or lane.end), middle, "M7 -5h4v10h-4z", style="cordon", words=words, to=f"cordon-{number}"
         )
-    one = lane.attempt
-    if one.decision or one.end_reason:
-        words = cut(f"{when(one.end_time)} attempt {number} ended, {one.end_reason}: {one.decision}".rstrip(", :"), 600)
+    ended = lane.attempt
+    if ended.decision or ended.end_reason:
+        told = f"{when(ended.end_time)} attempt {number} ended, {ended.end_reason}: {ended.decision}"
+        words = cut(told.rstrip(", :"), 600)
         yield _mark(
             x(lane.end), top + STRIP / 2, "M0 -5l5 5l-5 5l-5 -5z", style="decision", words=words, to=f"attempt-{number}"
         )
@@ -94,7 +99,7 @@ def _about(lane: Lane, row: int, where: Mapping[int, str]) -> str:
     return f"attempt {lane.attempt.number}, {name}{on}, {duration(lane.end - lane.begin)}"
 
 
-def _fault(faults: Sequence[Trouble], x: Scale, middle: float, lane: Lane) -> Html:
+def _fault(faults: Sequence[Trouble], x: Scale, middle: float, lane: Lane, *, to: str) -> Html:
     """One mark for a row: of its root cause where it has one. Who only lost a peer is no stop of the keyboard's."""
     cause = next((one for one in faults if one.cause not in VICTIMS), faults[0])
     time = instant(cause.time)
@@ -106,7 +111,7 @@ def _fault(faults: Sequence[Trouble], x: Scale, middle: float, lane: Lane) -> Ht
     if cause.cause in VICTIMS:
         return element("circle", element("title", words), cx=share(at), cy=middle, r=3, class_="victim")
     circle = element("circle", element("title", words), cx=share(at), cy=middle, r=5, class_="fault")
-    return element("a", circle, href=f"#fault-{lane.attempt.number}", aria_label=words)
+    return element("a", circle, href=f"#{to}", aria_label=words)
 
 
 def _mark(at: float, middle: float, path: str, *, style: str, words: str, to: str) -> Html:

@@ -83,6 +83,7 @@ def _lane(one: Attempt, story: Story, *, until: str, most: int, beside: int) -> 
     )
     ranks = {each.rank for each in one.places} or set(range(len(one.node_names)))
     ranks |= {fault.rank for fault in one.faults if fault.rank is not None}
+    ranks |= {each.fault.rank for each in one.rounds if each.fault.rank is not None}
     rows = min(len(ranks), most)
     return Lane(
         attempt=one,

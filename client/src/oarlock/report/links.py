@@ -68,6 +68,10 @@ def nodes_of(story: Story) -> set[str]:
     told = {story.now.node, *story.avoided, *(one.node for one in story.cordons)}
     used: set[str] = set()
     for one in story.attempts:
-        told |= {*one.removed_node_names, *(fault.node for fault in one.faults[:1])}
+        told |= {
+            *one.removed_node_names,
+            *(fault.node for fault in one.faults[:1]),
+            *(each.fault.node for each in one.rounds),
+        }
         used |= {*one.node_names, *(place.node for place in one.places)}
     return (told | used if len(used) <= FEW else told) - {""}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from oarlock.clock import parsed
+from oarlock.explain.attempts import last_trouble
 from oarlock.explain.causes import named
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
@@ -96,8 +97,8 @@ def _time_left(story: Story) -> Html:
 
 
 def _last_fault(story: Story, links: Links) -> Html:
-    """Of the newest attempt that met one."""
-    fault = next((one.faults[0] for one in reversed(story.attempts) if one.faults), None)
+    """That of the newest attempt that met one, whether it ended the attempt or a round."""
+    fault = last_trouble(story.attempts)
     if fault is None:
         return _entry("Last fault", DASH)
     now, then = instant(story.time), instant(fault.time)

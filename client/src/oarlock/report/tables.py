@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from oarlock.explain.rounds import went_on
 from oarlock.report.links import Links
 from oarlock.report.markup import Child, Html, cut, element, joined
 from oarlock.report.parts import at, row, section, table
@@ -13,6 +15,8 @@ from oarlock.story import Attempt, Cordon, Moment, Story, Trouble, Unknown
 MOST_ATTEMPTS = 50
 MOST_VICTIMS, MOST_VICTIMS_OF_ONE = 6, 100
 """Of an attempt, beside its root cause; and of one that is shown alone."""
+MOST_ROUNDS, MOST_ROUNDS_OF_ONE = 10, 100
+"""The same of rounds that ended within it, the newest."""
 MOST_EVIDENCE = 8
 MOST_CORDONS = 100
 FIRST_MOMENTS, LAST_MOMENTS = 20, 180
@@ -63,7 +67,7 @@ def _logged(words: Child, of: str, address: str | None) -> Child:
 
 
 def faults(story: Story, *, only: int | None = None, links: Links | None = None) -> Html:
-    """Each attempt's root cause with what it rests on and what to do about it, then who went down with it.
+    """Each attempt's root cause with what it rests on and what to do about it, then who went down with it, then its rounds.
 
     `only`: of that attempt, with more of those who went down. Each has a link to its log: of those who went down
     only where one attempt is shown, for nobody tabs through hundreds.
@@ -72,18 +76,30 @@ def faults(story: Story, *, only: int | None = None, links: Links | None = None)
     rows: list[Html] = []
     most = MOST_VICTIMS if only is None else MOST_VICTIMS_OF_ONE
     for one in reversed(story.attempts[-MOST_ATTEMPTS:] if only is None else story.attempts):
-        if not one.faults or only not in (None, one.number):
+        if only not in (None, one.number):
             continue
-        rows.append(row(_FAULT, _root(one, one.faults[0], links), id=f"fault-{one.number}"))
+        rows.extend(row(_FAULT, _root(one, fault, links), id=f"fault-{one.number}") for fault in one.faults[:1])
         victims = one.faults[1:]
         rows.extend(row(_FAULT, _victim(one, fault, links, logged=only is not None)) for fault in victims[:most])
         if len(victims) > most:
             rows.append(
                 row(_FAULT, [str(one.number), "", "", "", f"and {len(victims) - most:,} more pods of this attempt"])
             )
+        rows.extend(_rounds(one, links, MOST_ROUNDS if only is None else MOST_ROUNDS_OF_ONE))
     if not rows:
         return section("Faults", element("p", "None is known.", class_="dim"))
     return section("Faults", table(_FAULT, rows))
+
+
+def _rounds(attempt: Attempt, links: Links, most: int) -> Iterator[Html]:
+    """Those that ended within it, the newest first."""
+    for one in reversed(attempt.rounds[-most:]):
+        _, *cells = _root(attempt, replace(one.fault, action=went_on(one)), links)
+        number = f"{attempt.number}, round {one.number}"
+        yield row(_FAULT, [number, *cells], id=f"round-{attempt.number}-{one.number}")
+    if len(attempt.rounds) > most:
+        left_out = f"and {len(attempt.rounds) - most:,} earlier rounds of this attempt"
+        yield row(_FAULT, [str(attempt.number), "", "", "", left_out])
 
 
 def _root(attempt: Attempt, fault: Trouble, links: Links) -> list[Child]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from oarlock.clock import parsed
+from oarlock.explain.attempts import last_trouble
 from oarlock.explain.causes import Part, named
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
@@ -165,7 +166,7 @@ def _speaks_against_hardware(fault: Mapping[str, Any], story: Story) -> bool:
         return False
     if part(fault, "gpu"):
         return True
-    last = next((one.faults[0] for one in reversed(story.attempts) if one.faults), None)
+    last = last_trouble(story.attempts)
     cause = named(last.cause) if last else None
     node = text(fault.get("nodeName"), 253)
     return bool(cause and last and cause.part is Part.ENDED_BY_HARDWARE and last.node == node)

@@ -1,0 +1,110 @@
+"""Rounds that ended while their attempt went on: from the status, and from the history, which outlives the job.
+
+The leader writes a line when a round ends, and another with the first new step. The operator's row, where it has one,
+outranks both: it has the pod's name and the rules; the lines have what is older than its last ten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oarlock.explain import words
+from oarlock.explain.advice import advice
+from oarlock.explain.causes import OF_CLASS, Cause, named
+from oarlock.facts.model import Object
+from oarlock.story import Evidence, Round, Trouble
+from oarlock_api.contract.exit_codes import failure_class
+from oarlock_api.contract.wire import integer, number, text
+
+MOST = 100
+"""Of one attempt: the newest."""
+
+
+def rounds(
+    booked: Sequence[Object], lines: Sequence[Object], *, attempt: int, where: Mapping[int, str], job: str
+) -> tuple[Round, ...]:
+    """Those of one attempt, the first one first. `booked`: status.rounds; `lines`: the attempt's; `where`: rank -> node."""
+    told = {known: line for line in lines if line.get("type") == "RoundEnded" and (known := _number(line)) is not None}
+    after = {
+        known: line for line in lines if line.get("type") == "RanksRestarted" and (known := _number(line)) is not None
+    }
+    rows = {
+        known: row
+        for row in booked
+        if row.get("attempt") == attempt and (known := integer(row.get("round"))) is not None
+    }
+    found = []
+    for known in sorted({*told, *rows})[-MOST:]:
+        row, ended = rows.get(known, {}), (told.get(known) or {}).get("data") or {}
+        resumed = (after.get(known) or {}).get("data") or {}
+        step = _first(row.get("resumedFromStep"), resumed.get("step"))
+        reached = integer(ended.get("step"))
+        lost = max(0, reached - step) if step is not None and reached is not None else None
+        fault = _booked(row, job) if row else _told(told[known], where, job)
+        down = number(row.get("downSeconds"))
+        found.append(
+            Round(
+                number=known,
+                fault=fault,
+                resumed_from_step=step,
+                lost_steps=_first(row.get("lostSteps"), lost),
+                down_seconds=number(resumed.get("downSeconds")) if down is None else down,
+            )
+        )
+    return tuple(found)
+
+
+def went_on(one: Round) -> str:
+    """What came after it, in words."""
+    where = f" from step {one.resumed_from_step:,}" if one.resumed_from_step is not None else ""
+    lost = [_steps(one.lost_steps)] if one.lost_steps else []
+    lost += [f"{one.down_seconds:.1f} s"] if one.down_seconds is not None else []
+    return f"ranks started anew in their pods{where}" + (f": {' and '.join(lost)} lost" if lost else "")
+
+
+def _steps(count: int) -> str:
+    return "1 step" if count == 1 else f"{count:,} steps"
+
+
+def _number(line: Object) -> int | None:
+    return integer((line.get("data") or {}).get("round"))
+
+
+def _first(one: object, other: object) -> int | None:
+    known = integer(one)
+    return integer(other) if known is None else known
+
+
+def _booked(row: Object, job: str) -> Trouble:
+    reason, code = named(text(row.get("reason"), 253)), integer(row.get("exitCode"))
+    time, node = text(row.get("endedTime"), 40), text(row.get("nodeName"), 253)
+    return _trouble(row, reason=reason, code=code, time=time, node=node, source="status.rounds", job=job)
+
+
+def _told(line: Object, where: Mapping[int, str], job: str) -> Trouble:
+    rank = integer(line.get("rank"))
+    node = text(line.get("node"), 253) or where.get(-1 if rank is None else rank, "")
+    code = integer((line.get("data") or {}).get("code"))
+    time = text(line.get("time"), 40)
+    return _trouble(line, reason=None, code=code, time=time, node=node, source="history", job=job)
+
+
+def _trouble(
+    told: Object, *, reason: Cause | None, code: int | None, time: str, node: str, source: str, job: str
+) -> Trouble:
+    kind, attempt = failure_class(code or 1), integer(told.get("attempt"))
+    said = text(told.get("message"), 1024)
+    cause = words.refined(reason or OF_CLASS[kind], said)
+    return Trouble(
+        cause=cause,
+        message=said or cause.meaning,
+        time=time,
+        attempt=attempt,
+        rank=integer(told.get("rank")),
+        node=node,
+        fault_class=kind.value,
+        exit_code=code,
+        action="ranks started again in their pods",
+        evidence=(Evidence(source=source, text=said, time=time),) if said else (),
+        next=advice(cause, job=job, nodes=(node,), attempt=attempt),
+    )
