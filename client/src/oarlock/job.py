@@ -120,7 +120,8 @@ class Job:
     def metrics(self, path: str | Path | None = None) -> list[dict[str, Any]]:
         """Rows of figures, as for pandas.DataFrame: step, loss, secondsPerStep of the whole run in at most 64 points.
 
-        Where `path` is the job's output directory: all lines of metrics.jsonl, also of steps that were done twice.
+        Where `path` is the job's output directory: all lines of metrics.jsonl, also of steps that were done twice, by
+        a later attempt or a later round of the same one: the later line counts.
 
         Raises NotFoundError where there is no metrics.jsonl below `path`.
         """

@@ -55,3 +55,21 @@ def test_a_line_that_says_when_it_was_written_is_believed_and_those_without_foll
     began = line("Stage", time="10:00:20", rank=0, data={"name": "FirstStep", "seconds": 20.0})
     points = explain(facts(None, output=output(began, metrics=rows))).curve
     assert [point.time[11:19] for point in points] == ["10:00:20", "10:05:00", "10:05:02"]
+
+
+def step(number: int, loss: float, *, attempt: int = 1) -> dict[str, object]:
+    return {"attempt": attempt, "step": number, "loss": loss, "secondsPerStep": 1.0}
+
+
+def test_where_training_went_back_within_an_attempt_the_later_steps_count_and_those_after_them_are_gone() -> None:
+    rows = [step(1, 0.9), step(2, 0.8), step(3, 0.7), step(4, 0.6), step(2, 0.81), step(3, 0.71)]
+    points = explain(facts(None, output=output(metrics=rows))).curve
+    assert [(point.step, point.loss) for point in points] == [(1, 0.9), (2, 0.81), (3, 0.71)]
+
+
+def test_what_was_evaluated_after_the_step_that_training_went_back_to_is_gone_too() -> None:
+    unseen = {"evaluationLoss": {"unseen": 0.4}, "attempt": 1}
+    rows = [step(1, 0.9), {"step": 1, **unseen}, step(2, 0.8), {"step": 2, **unseen}, step(2, 0.81), step(3, 0.7)]
+    story = explain(facts(None, output=output(metrics=rows)))
+    assert [one.step for one in story.unseen] == [1]
+    assert [point.step for point in story.curve] == [1, 2, 3]

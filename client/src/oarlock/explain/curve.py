@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -21,15 +22,35 @@ Known = Mapping[int, Mapping[int, datetime]]
 
 
 def timed(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> list[tuple[Object, str]]:
-    """Rows of metrics.jsonl where the output was read, else of the status, each with its time; empty where none is known."""
+    """Rows of metrics.jsonl where the output was read, else of the status, each with its time; empty where none is known.
+
+    Where training went back, what came after that step is left out, whether it was done again yet or not.
+    """
     rows: Sequence[Object] = facts.output.metrics if facts.output else ()
     if not rows:
         rows = ((facts.job or {}).get("status") or {}).get("curve") or ()
-    return list(zip(rows, _times(rows, _known(lines, attempts)), strict=True))
+    return _lasting(list(zip(rows, _times(rows, _known(lines, attempts)), strict=True)))
+
+
+def _lasting(rows: Sequence[tuple[Object, str]]) -> list[tuple[Object, str]]:
+    """Those that no later step has undone: a step's row undoes what stands before it and tells of that step or later."""
+    kept: list[tuple[Object, str]] = []
+    undone = math.inf
+    for row, time in reversed(rows):
+        step = integer(row.get("step"))
+        if step is None or step < undone:
+            kept.append((row, time))
+        if step is not None and _is_of_a_step(row):
+            undone = min(undone, step)
+    return kept[::-1]
+
+
+def _is_of_a_step(row: Object) -> bool:
+    return "loss" in row or "secondsPerStep" in row
 
 
 def unseen(rows: Iterable[tuple[Object, str]]) -> tuple[UnseenLoss, ...]:
-    """By step, at most MOST_UNSEEN; of a step that was evaluated again, the last."""
+    """Of those that timed() gives, by step, at most MOST_UNSEEN; of a step that was evaluated again, the last."""
     found: dict[tuple[int, str], UnseenLoss] = {}
     for row, time in rows:
         step, losses = integer(row.get("step")), row.get("evaluationLoss")
@@ -42,13 +63,13 @@ def unseen(rows: Iterable[tuple[Object, str]]) -> tuple[UnseenLoss, ...]:
 
 
 def curve(rows: Iterable[tuple[Object, str]]) -> tuple[Point, ...]:
-    """Of those that timed() gives. A step that was done again counts once, as last."""
-    points = {
-        step: _point(step, row, time)
+    """Of those that timed() gives, which come in the order of their steps."""
+    points = [
+        _point(step, row, time)
         for row, time in rows
-        if (step := integer(row.get("step"))) is not None and ("loss" in row or "secondsPerStep" in row)
-    }
-    return tuple(thinned([points[step] for step in sorted(points)], MOST))
+        if (step := integer(row.get("step"))) is not None and _is_of_a_step(row)
+    ]
+    return tuple(thinned(points, MOST))
 
 
 def _known(lines: Lines, attempts: Sequence[Attempt]) -> Known:
