@@ -15,6 +15,7 @@ from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.report import Evidence, Gpu, Report
+from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
 from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_trainer.agent.webhooks import events
@@ -73,6 +74,7 @@ STATUS = PodStatus(
     checkpoint=CheckpointStatus(step=150, path="/output/flux/checkpoints/step-150-a3", saved_at=AT, stall_seconds=0.5),
     model_path="/output/flux/model",
 )
+ROUND = RoundEnd(number=1, ended_at=AT, rank=1, code=137, why="rank 3 was killed by SIGKILL")
 EMPTY = PodStatus(job_uid="", pod_uid="", attempt=0, rank=0, phase=PodPhase.PREFLIGHT, heartbeat_at="")
 ERROR = Report(
     attempt=3, rank=1, pod_uid="p", failure_class="Hang", code=83, detected_at=AT, summary="rank 5 hangs", step=150
@@ -100,6 +102,10 @@ def told(status: PodStatus) -> list[WebhookEvent]:
                 ("failed", "GPU"),
                 ("left", "Requested"),
             )
+        ),
+        events.restarted(WHO, AT, end=ROUND, status=status),
+        events.restarted(
+            WHO, AT, end=replace(ROUND, number=2, step=143, resumed_step=140, down_seconds=2.6), status=status
         ),
         saved,
         events.progress(WHO, AT, status=status),

@@ -8,6 +8,7 @@ import pytest
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.report import Report
+from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
 from oarlock_trainer.agent.webhooks.envelope import Identity, WebhookEvent
 from oarlock_trainer.agent.webhooks.story import Story
@@ -68,6 +69,21 @@ def test_training_has_begun_with_its_first_step_and_says_whether_anew(step: int 
     story.changes(waiting, at=AT, now=0.0)
     begun = story.changes(replace(waiting, first_step_at=AT, figures=Figures(step=101)), at=AT, now=1.0)
     assert said(begun) == [f"training.status {word} (Info)"]
+
+
+def test_each_round_that_ended_is_a_warning_once_and_the_attempt_goes_on() -> None:
+    story = Story(WHO)
+    first = RoundEnd(number=1, ended_at=AT, rank=1, code=137, why="rank 3 was killed by SIGKILL", step=143)
+    second = replace(first, number=2, code=83, why="no step for 60 s")
+    story.changes(TRAINING, at=AT, now=0.0)
+    told = []
+    for rounds in ((first,), (first,), (replace(first, resumed_step=140, down_seconds=2.6),), (first, second)):
+        told += story.changes(replace(TRAINING, rounds=rounds), at=AT, now=0.0)
+    assert said(told) == ["training.status restarted (Warning)"] * 2
+    assert [event.payload["data"]["reason"] for event in told] == ["Application", "Hang"]
+    assert told[0].payload["message"] == "pod 1: rank 3 was killed by SIGKILL; the ranks start anew in their pods"
+    assert told[0].payload["step"] == 143
+    assert len({event.payload["dedupe_id"] for event in told}) == 2
 
 
 def test_progress_is_told_at_most_once_a_minute_however_fast_the_steps_are() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.exit_codes import FailureClass, failure_class
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_api.contract.wire import finite
@@ -27,6 +27,7 @@ from oarlock_trainer.agent.webhooks.envelope import (
 
 if TYPE_CHECKING:
     from oarlock_api.contract.report import Report
+    from oarlock_api.contract.rounds import RoundEnd
     from oarlock_api.contract.status import PodStatus
 
 _STAGES: dict[str, tuple[str, str]] = {
@@ -79,6 +80,28 @@ def training_status(
         about=(state,),
         body={
             "data": {"status": state, "resumed_from_step": status.resumed_from_step, "reason": reason or None},
+            "progress": _progress(status),
+        },
+    )
+
+
+def restarted(identity: Identity, at: str, *, end: RoundEnd, status: PodStatus) -> WebhookEvent:
+    """A fault ended a round, and all ranks start anew in their living pods: the attempt goes on."""
+    return event(
+        identity,
+        at,
+        type_=STATUS,
+        level=WebhookLevel.WARNING,
+        title="Training restarted",
+        message=f"pod {end.rank}: {end.why}; the ranks start anew in their pods",
+        step=end.step,
+        about=("restarted", end.number),
+        body={
+            "data": {
+                "status": "restarted",
+                "resumed_from_step": end.resumed_step,
+                "reason": failure_class(end.code).value,
+            },
             "progress": _progress(status),
         },
     )

@@ -32,8 +32,11 @@ class Story:
     def changes(self, status: PodStatus, *, at: str, now: float) -> list[WebhookEvent]:
         """Events since the last status. `at` is RFC 3339, `now` a clock that only goes forward."""
         before, self._before = self._before, status
+        known = {end.number for end in (before or status).rounds}
+        ends = [end for end in status.rounds if end.number not in known]
+        told = [events.restarted(self._identity, at, end=end, status=status) for end in ends]
         entered = before is None or before.phase != status.phase
-        told = self._stages(before, status, at) if entered else []
+        told += self._stages(before, status, at) if entered else []
         if status.first_step_at and not (before and before.first_step_at):
             told.append(self._begun(status, at))
             self._progress_at = now
