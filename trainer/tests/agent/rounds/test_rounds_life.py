@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agent_process import Agent, eventually, lives
 
+from oarlock_api.contract.history import read_story
 from oarlock_trainer.checkpoint.memory.held import folder_of
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def test_a_rank_that_is_killed_starts_all_ranks_of_the_gang_anew(gang: list[Agen
     assert [agent.wait() for agent in gang] == [0, 0]
 
 
-def test_books_say_what_the_next_round_began_with_and_how_long_it_took(lone: Agent) -> None:
+def test_books_and_history_say_what_the_next_round_began_with_and_how_long_it_took(lone: Agent) -> None:
     before = linked_alone(lone)
     os.kill(before[0], signal.SIGKILL)
     (end,) = eventually(
@@ -121,6 +122,11 @@ def test_books_say_what_the_next_round_began_with_and_how_long_it_took(lone: Age
     )
     assert end["resumedStep"] == 100
     assert end["downSeconds"] > 0
+    lone.mark("finish")
+    assert lone.wait() == 0
+    ended, restarted = (line for line in read_story(lone.output) if line.type in {"RoundEnded", "RanksRestarted"})
+    assert (ended.message, ended.data["code"]) == (end["why"], 137)
+    assert (restarted.data["step"], restarted.data["downSeconds"]) == (100, end["downSeconds"])
 
 
 def test_rounds_that_finish_no_further_step_end_in_the_pods_end_with_the_last_reason(lone: Agent) -> None:
