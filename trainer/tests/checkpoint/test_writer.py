@@ -153,6 +153,44 @@ def test_a_storage_that_fails_is_told_with_its_words(tmp_path: Path) -> None:
             save(writer, 10)
 
 
+def test_a_checkpoint_that_an_earlier_round_made_stays_where_the_same_one_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_alone(tmp_path, 10)
+    made = newest(tmp_path)
+    marker = (made.path / "COMMITTED").stat()
+    rename = Path.rename
+
+    def renaming(path: Path, target: Path) -> Path:
+        assert path != made.path, "a kill now would leave none"
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", renaming)
+    save_alone(tmp_path, 10)
+    assert newest(tmp_path) == made
+    assert (made.path / "COMMITTED").stat() == marker
+    assert [path.name for path in made.path.parent.iterdir()] == ["step-10-a1"]
+
+
+def test_a_damaged_checkpoint_and_another_jobs_give_way_to_the_same_step(tmp_path: Path) -> None:
+    save_alone(tmp_path, 10, 20, uid="other")
+    save_alone(tmp_path, 10)
+    (tmp_path / "checkpoints" / "step-20-a1" / "COMMITTED").unlink()
+    save_alone(tmp_path, 20)
+    assert [(one.step, one.manifest.job_uid) for one in valid_checkpoints(tmp_path)] == [(20, "job"), (10, "job")]
+
+
+def test_what_killed_rounds_left_half_written_or_half_deleted_goes_with_the_next_save(tmp_path: Path) -> None:
+    save_alone(tmp_path, 10)
+    folder = tmp_path / "checkpoints"
+    for name in (".tmp-step-15-a1", ".tmp-old-step-5-a1", ".tmp-step-30-a2"):
+        (folder / name).mkdir()
+    (folder / ".tmp-upload-step-10-a1-rank-00000.state").touch()
+    save_alone(tmp_path, 20)
+    left = sorted(path.name for path in folder.glob(".tmp-*"))
+    assert left == [".tmp-step-30-a2", ".tmp-upload-step-10-a1-rank-00000.state"], "another attempt's, and a copy's"
+
+
 class Together(Alone):
     """Rank 0 of several, where the others' files are there already."""
 

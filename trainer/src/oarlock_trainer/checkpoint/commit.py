@@ -1,6 +1,7 @@
 """What makes a finished save a checkpoint, and which older ones go: rank 0's part of saving.
 
-A crash at any byte leaves the temporary folder, which nobody reads and the next owner removes, or the whole checkpoint.
+A crash at any byte leaves the temporary folder, which nobody reads and a later save or the next owner removes, or the whole
+checkpoint.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name, parse_checkpoint_name
-from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, marker_of, valid_checkpoints
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, inspect, marker_of, valid_checkpoints
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, write_bytes
 from oarlock_trainer.runtime.errors import StorageError, TrainingEnd, storage
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.checkpoint.fence import Fence
     from oarlock_trainer.checkpoint.format import Checkpoint, CheckpointManifest
+
+
+_OLD = "old-"
+"""After TEMPORARY: the name of what is being deleted."""
 
 
 class Commit:
@@ -43,11 +48,14 @@ class Commit:
     def commit(self, manifest: CheckpointManifest) -> Path:
         """Make the files that all ranks have written a checkpoint, and delete those that are too many.
 
+        Where a round before has made the same one already, that one stays: at no moment is there none of this step.
         Raises FencedError where the output was taken over meanwhile: then nothing was committed. Raises StorageError.
         """
         temporary, final = self.temporary(manifest.step), self.final(manifest.step)
         with self.writing(manifest.step):
-            make_valid(temporary, final, manifest=manifest.to_json().encode(), fence=self._fence)
+            if not self._is_made(manifest):
+                make_valid(temporary, final, manifest=manifest.to_json().encode(), fence=self._fence)
+            self._remove_leftovers()
             self._fence.check()  # whoever took over meanwhile goes on from one that is not ours to delete
             self._rotate()
         return final
@@ -58,8 +66,10 @@ class Commit:
         What fails here is told by the save itself. Storages free room when they like, so their sizes are counted.
         """
         with suppress(TrainingEnd), self.writing(step):
-            storage_now = shutil.disk_usage(self._output)
-            missing = size - storage_now.free if storage_now.total else 0
+            missing = self._missing(size)
+            if missing > 0:
+                self._remove_leftovers(writing=step)
+                missing = self._missing(size)
             older = self._older()
             while missing > 0 and older:
                 oldest = older.pop()
@@ -72,7 +82,7 @@ class Commit:
         The newest valid one stays. Tells whether an older one was deleted.
         """
         with self.writing(step):
-            shutil.rmtree(self.temporary(step), ignore_errors=True)
+            self._remove_leftovers()
             older = self._older()
             if older:
                 discard(older[-1].path)
@@ -88,6 +98,30 @@ class Commit:
             with suppress(StorageError):
                 self._fence.check()
             raise
+
+    def _is_made(self, manifest: CheckpointManifest) -> bool:
+        """Whether this job's attempt has the checkpoint already: its steps done again come to the same, or the last bits."""
+        there = inspect(self.final(manifest.step))
+        return there is not None and there.manifest.job_uid == manifest.job_uid
+
+    def _missing(self, size: int) -> int:
+        """Bytes that the storage lacks for `size` more; it may not tell."""
+        storage_now = shutil.disk_usage(self._output)
+        return size - storage_now.free if storage_now.total else 0
+
+    def _remove_leftovers(self, *, writing: int | None = None) -> None:
+        """Delete what is half-written or half-deleted, but for the step that is just being written.
+
+        Rounds that were killed leave it, and those that go on from memory take nothing over. It costs room alone, so what
+        can't be deleted stays. Raises FencedError: the next owner fetches copies under such names.
+        """
+        self._fence.check()
+        for path in list(self._folder.glob(f"{TEMPORARY}*")):
+            name = path.name.removeprefix(TEMPORARY)
+            parsed = parse_checkpoint_name(name)
+            half_written = parsed and parsed[0] != writing and parsed[1] <= self._fence.owner.attempt
+            if half_written or name.startswith(_OLD):
+                shutil.rmtree(path, ignore_errors=True)
 
     def _rotate(self) -> None:
         """Delete this job's oldest beyond `keep`, and what is damaged and older than the newest valid one."""
@@ -117,7 +151,7 @@ def make_valid(temporary: Path, final: Path, *, manifest: bytes, fence: Fence) -
     write_bytes(temporary / MANIFEST, manifest)
     write_bytes(temporary / MARKER, marker_of(manifest).encode())  # syncs the folder, too
     fence.check()
-    if final.exists():  # another job's, or damaged: else it would have been gone on from
+    if final.exists():  # another job's, or damaged
         discard(final)
     temporary.rename(final)
     sync_folder(final.parent)
@@ -125,7 +159,7 @@ def make_valid(temporary: Path, final: Path, *, manifest: bytes, fence: Fence) -
 
 def discard(path: Path) -> None:
     """Delete a checkpoint; its name first, because a half-deleted one must not look like one. Raises OSError."""
-    trash = path.parent / f"{TEMPORARY}old-{path.name}"
+    trash = path.parent / f"{TEMPORARY}{_OLD}{path.name}"
     shutil.rmtree(trash, ignore_errors=True)
     path.rename(trash)
     shutil.rmtree(trash, ignore_errors=True)
