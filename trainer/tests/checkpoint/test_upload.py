@@ -123,7 +123,7 @@ def test_what_is_copied_is_not_sent_again_but_what_a_kill_left_of_a_copy_is_made
 ) -> None:
     copy_all(store, output, 10)
     sent = [f"step-10-a1/{name}" for name in ("rank-00000.state", "manifest.json", "COMMITTED")]
-    for lost, again in ((None, sent[1:]), (sent[2], sent)):
+    for lost, again in ((None, []), (sent[2], sent)):
         if lost:
             store.remove(lost)
         store.written.clear()
@@ -132,6 +132,33 @@ def test_what_is_copied_is_not_sent_again_but_what_a_kill_left_of_a_copy_is_made
         assert upload.finish(nothing) == Copied("step-10-a1")
         assert store.written == again
     assert counting(store) == ["step-10-a1"]
+
+
+def test_no_copy_that_counts_is_written_over(store: Store, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same step made again, by a later round, or by another job in the same place."""
+    plain = Store.upload
+
+    def upload(self: Store, name: str, file: Path) -> None:
+        assert not counting(self)
+        plain(self, name, file)
+
+    monkeypatch.setattr(Store, "upload", upload)
+    copy_all(store, output, 10)
+    for uid in ("job", "another"):
+        shutil.rmtree(output)
+        before = store.written.copy()
+        copy_all(store, output, 10, uid=uid)
+        assert [copy.manifest.job_uid for copy in Copies(store).newest()] == [uid]
+        assert (store.written == before) == (uid == "job")
+
+
+def test_what_a_killed_round_held_for_its_copy_is_let_go_with_the_next_copy(store: Store, output: Path) -> None:
+    folder = output / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / ".tmp-upload-step-5-a1-rank-00000.state").write_bytes(b"held")
+    (folder / ".tmp-upload-step-5-a1-rank-00001.state").write_bytes(b"another rank's")
+    copy_all(store, output, 10)
+    assert [path.name for path in folder.glob(".tmp-*")] == [".tmp-upload-step-5-a1-rank-00001.state"]
 
 
 def test_the_last_checkpoint_is_copied_though_it_came_while_another_one_was(store: Store, output: Path) -> None:

@@ -40,12 +40,16 @@ class Copies:
         self.files = files
 
     def send(self, path: Path, files: Iterable[str]) -> None:
-        """Copy these files of a checkpoint, though it is deleted meanwhile: all are held before the first goes."""
+        """Copy these files of a checkpoint, though it is deleted meanwhile: all are held before the first goes.
+
+        They are this rank's: what it held of them when it was killed, of any checkpoint, is let go.
+        """
         held = {file: path.parent / f"{TEMPORARY}upload-{path.name}-{file}" for file in files}
         try:
             with storage(f"copying {path}"):
                 for file, link in held.items():
-                    link.unlink(missing_ok=True)
+                    for left in list(path.parent.glob(f"{TEMPORARY}upload-*-{file}")):
+                        left.unlink(missing_ok=True)
                     link_or_copy(path / file, link)
             for file, link in held.items():
                 self.files.upload(f"{path.name}/{file}", link)
@@ -58,10 +62,14 @@ class Copies:
         self.files.write(f"{name}/{MANIFEST}", manifest)
         self.files.write(f"{name}/{MARKER}", marker_of(manifest).encode())
 
-    def holds(self, name: str, manifest: bytes) -> bool:
-        """Whether the copy of the checkpoint with this very manifest counts."""
+    def holds(self, name: str, *, job_uid: str) -> bool:
+        """Whether a copy of the job's checkpoint of this name counts: of this very one, or of one of the same state."""
         copy = self._read(name)
-        return copy is not None and copy.body == manifest
+        return copy is not None and copy.manifest.job_uid == job_uid
+
+    def retract(self, name: str) -> None:
+        """Let a copy no longer count: nothing is written over one that does."""
+        self.files.remove(f"{name}/{MARKER}")
 
     def newest(self, *, job_uid: str = "") -> Iterator[Copy]:
         """Copies that count, newest first; with `job_uid`, of that job alone."""

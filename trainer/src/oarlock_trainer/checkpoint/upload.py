@@ -107,14 +107,18 @@ class Upload:
         rank_info = self._ranks.rank_info
         with storage(f"copying {path}"):
             manifest = (path / MANIFEST).read_bytes()
-        if not self._copies.holds(path.name, manifest):
-            mine = parse_manifest(manifest.decode()).files[rank_info.rank :: rank_info.world_size]
+        made = parse_manifest(manifest.decode())
+        if not self._copies.holds(path.name, job_uid=made.job_uid):
+            self._copies.retract(path.name)
+            mine = made.files[rank_info.rank :: rank_info.world_size]
             self._copies.send(path, [file.name for file in mine])
         return manifest
 
     def _commit(self, pending: _PendingCopy) -> None:
         self._fence.check()
-        self._copies.commit(pending.path.name, pending.sending.result())
+        name, manifest = pending.path.name, pending.sending.result()
+        if not self._copies.holds(name, job_uid=parse_manifest(manifest.decode()).job_uid):
+            self._copies.commit(name, manifest)
         self._copies.rotate(self._keep, job_uid=self._fence.owner.job_uid)
 
 
