@@ -32,7 +32,7 @@ from oarlock_api.contract.wire import integer
 from oarlock_trainer.agent import logs, parts, termination
 from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.history.history import History
-from oarlock_trainer.agent.link.protocol import Answer, Ask, PeerLost, Topic
+from oarlock_trainer.agent.link.protocol import Answer, Ask, Left, PeerLost, Topic
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.agent.rounds.model import Order
     from oarlock_trainer.preflight.finding import Finding
     from oarlock_trainer.runtime.assignment import Assignment
+    from oarlock_trainer.runtime.channel import Message
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,8 @@ _SETTLE_SECONDS = 1.0
 _SETTLE_IN_PLACE_SECONDS = 0.2
 """The same where the gang waits for it to start anew: a worse cause costs another round."""
 _TICK_SECONDS = 1.0
+_CLEARING_SECONDS = 0.02
+"""Between two looks whether anything is left of ranks that were killed: nobody tells of the end of their helpers."""
 _HANGING_SECONDS = 15.0
 _LEVELS = {CheckResult.WARNING: logging.WARNING, CheckResult.FAILED: logging.ERROR}
 _SWEEP_SECONDS = 0.5
@@ -171,6 +174,8 @@ class _Supervisor:
     def _wait(self) -> None:
         now = time.monotonic()
         seconds = min(_TICK_SECONDS, max(self._deadline - now, self._gpu_seconds(now), 0.0))
+        if self._clearing:
+            seconds = min(seconds, _CLEARING_SECONDS)
         if not self._preflight.over:
             seconds = min(seconds, self._preflight.seconds_left(now))
         select.select(self._sources, [], [], seconds)
@@ -188,7 +193,9 @@ class _Supervisor:
         self._stop_requests += 1
         self._rounds.give_up()
         if self._standing_by:
-            self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} while the gang starts its ranks anew")
+            if self._outcome.verdict is None:
+                self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} while the gang starts its ranks anew")
+            self._over = True  # for what ended its ranks, where that happened here
         elif self._outcome.verdict is not None and self._stop_requests == 1:
             self._outcome.tell()  # they are ending already
         elif not self._ranks_started:
@@ -223,9 +230,14 @@ class _Supervisor:
             elif message.event == Event.CHECK:
                 if found := self._preflight.rank_finding(message):
                     self._show(found)
-            elif not self._guard.hung and not self._slowness.hear(message, self._beat_at):
-                self._board.apply(message)
-                self._requests.hear(message, time.monotonic())
+            else:
+                self._hear_progress(message)
+
+    def _hear_progress(self, message: Message) -> None:
+        begins_again = self._standing_by and message.event != Event.CHECKPOINT
+        if not self._guard.hung and not begins_again and not self._slowness.hear(message, self._beat_at):
+            self._board.apply(message)
+            self._requests.hear(message, time.monotonic())
 
     def _handle_end_of_host(self, ended: Mapping[int, int]) -> None:
         pid = self._ranks.host_pid
@@ -248,10 +260,15 @@ class _Supervisor:
             elif isinstance(news, Report | Ordered):
                 self._rounds.hear(news, self._beat_at)
             else:
-                self._rounds.give_up()
-            # Ranks that were asked to leave save together, or are bounded by their grace time.
-            if isinstance(news, PeerLost) and not self._stop_requests:
-                self._lose_peer(news.why)
+                self._heed_loss(news)
+
+    def _heed_loss(self, news: PeerLost | Left) -> None:
+        self._rounds.give_up()
+        # Ranks that were asked to leave save together, or are bounded by their grace time.
+        if isinstance(news, PeerLost) and not self._stop_requests:
+            self._lose_peer(news.why)
+        elif self._standing_by:  # nobody would start them
+            self._lose_peer(f"pod {news.rank} has left")
 
     def _lose_peer(self, why: str) -> None:
         """The gang does not go on, in this attempt: leave, for a reason of this pod's own where there is one."""
@@ -261,11 +278,23 @@ class _Supervisor:
         self._over = self._over or self._standing_by
 
     def _heed_rounds(self) -> None:
+        verdict = self._outcome.verdict
+        if (
+            self._standing_by
+            and verdict
+            and not self._rounds.stays(verdict.code)
+            and not self._gpu_seconds(self._beat_at)
+        ):
+            self._over = True  # something worse came to light meanwhile
+        if self._over:
+            return
         if self._clearing and self._cleared and children.kill_others():
             self._clearing = False  # once: an order for the next round may have come since
             self._rounds.cleared()
         for action in self._rounds.turn(self._beat_at, self._board.status):
             if isinstance(action, Kill):
+                if self._standing_by or self._guard.hung:
+                    continue  # they end already, within moments
                 self._hang_elsewhere = action.code == ExitCode.HANG
                 settle = _SETTLE_IN_PLACE_SECONDS if self._outcome.verdict else 0.0
                 self._deadline = min(self._deadline, time.monotonic() + settle)
@@ -279,14 +308,15 @@ class _Supervisor:
         """End this round's ranks, and keep what their hang showed."""
         hang_elsewhere, self._hang_elsewhere = self._hang_elsewhere, False
         self._standing_by = self._clearing = True
+        self._deadline = math.inf
         if hung := self._guard.answer():
             self._outcome.conclude(hung)
             _, name = self._guard.keep(self._output, at=clock.timestamp())
             self._history.kept_stacks(name)
+        if self._outcome.verdict is None and hang_elsewhere and (stuck := self._guard.stuck()):
+            self._outcome.conclude(stuck)  # nobody has missed its step here yet, and now nobody would
         if self._outcome.verdict:
             self._rounds.failed(self._outcome.verdict)
-        elif hang_elsewhere and (stuck := self._guard.stuck()):
-            self._rounds.failed(stuck)  # nobody has missed its step here yet, and now nobody would
         words = "the ranks start anew"
         self._requests.interrupted(words, self._beat_at)
         self._stacks.forget()
@@ -296,6 +326,7 @@ class _Supervisor:
 
     def _begin_round(self, order: Order) -> None:
         log.info("round %d", order.round.number, extra={"why": order.why})
+        self._ranks.received()  # last words of what nobody knew of
         self._ranks.forget()
         self._guard, self._outcome = self._watch(self._beat_at)
         self._gpus.judge_by(self._outcome)

@@ -206,3 +206,14 @@ def test_each_fault_is_a_round_of_its_own_whichever_node_has_it(gang: list[Agent
         )[0]
         assert end["rank"] == victim // 2
         before = renewed(gang, before)
+
+
+def test_a_pod_that_stands_by_ends_for_its_own_reason_when_the_others_are_done(gang: list[Agent]) -> None:
+    ranks = linked(gang)
+    gang[0].send(signal.SIGSTOP)  # it hears of no fault until its own ranks are done
+    os.kill(ranks[2], signal.SIGKILL)
+    eventually(lambda: not any(map(lives, ranks[2:])), "the end of the other rank")
+    gang[0].mark("finish")
+    eventually(lambda: not any(map(lives, ranks[:2])), "the end of rank 0's")
+    gang[0].send(signal.SIGCONT)
+    assert [agent.wait() for agent in gang] == [0, 137]

@@ -16,12 +16,12 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.exit_codes import FailureClass, failure_class
+from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.rounds import MAX_ROUNDS, InPlace, RoundEnd
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
-from oarlock_trainer.agent.rounds.model import FIRST, Fault, Limits, Order, Report
+from oarlock_trainer.agent.rounds.model import FIRST, Fault, Leave, Limits, Order, Report
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.checkpoint.memory.held import folder_of, held, is_wanted
 
@@ -117,18 +117,19 @@ class GangRounds:
 
     def _report(self, now: float) -> None:
         report = self._member.report(now)
-        # What is the same but for its number and the step that training has reached is no news.
-        told = replace(report, sequence=0, step=0)
-        if told == self._reported:
-            return
-        self._reported = told
         if self._leader:
             self._leader.hear(report, now)
-        else:
+            return
+        # What is the same but for its number and the step that training has reached is no news.
+        told = replace(report, sequence=0, step=0)
+        if told != self._reported:
+            self._reported = told
             self._link.report(report)
 
     def _lead(self, leader: Leader, now: float) -> None:
         leader.turn(now)
+        if leader.deposed:  # nothing makes a second leader in one attempt: somebody is confused
+            self._actions.append(Leave(ExitCode.PEER_LOST, "a pod of the gang follows another leader"))
         order = leader.order
         if order is self._order:
             return
@@ -138,10 +139,10 @@ class GangRounds:
         self._actions += self._member.hear(order, leader.heard(self._rank), now)
 
     def _keep_books(self, leader: Leader, status: PodStatus, now: float) -> None:
-        if leader.standing_by_for and self._faulty_since is None:
-            self._faulty_since = now
+        number = leader.order.round.number
         while leader.ended:
             ended = leader.ended.pop(0)
+            self._faulty_since = ended.at
             end = RoundEnd(
                 number=ended.round.number,
                 ended_at=self._timestamp(),
@@ -149,16 +150,20 @@ class GangRounds:
                 code=ended.fault.code,
                 why=ended.fault.why,
                 step=ended.step if ended.step >= 0 else None,
+                resumed_step=leader.order.step,
             )
             self._ends = (*self._ends, end)[-MAX_ROUNDS:]
-            self._books(leader.order.round.number, self._ends)
-        last = self._ends[-1] if self._ends else None
-        stepped = status.round == leader.order.round.number and status.figures.step is not None
-        if last and self._faulty_since is not None and not leader.standing_by_for and stepped:
-            down = round(now - self._faulty_since, 3)
-            self._faulty_since = None
-            self._ends = (
-                *self._ends[:-1],
-                replace(last, resumed_step=status.resumed_from_step or 0, down_seconds=down),
-            )
-            self._books(leader.order.round.number, self._ends)
+            self._books(number, self._ends)
+        if self._faulty_since is None or status.round != number:
+            return
+        last = self._ends[-1]
+        known = last.resumed_step if status.resumed_from_step is None else status.resumed_from_step
+        if status.figures.step is not None:
+            down, self._faulty_since = round(now - self._faulty_since, 3), None
+            self._note(number, replace(last, resumed_step=known or 0, down_seconds=down))
+        elif known != last.resumed_step:
+            self._note(number, replace(last, resumed_step=known))
+
+    def _note(self, number: int, end: RoundEnd) -> None:
+        self._ends = (*self._ends[:-1], end)
+        self._books(number, self._ends)

@@ -22,14 +22,15 @@ FOR_ALL = frozenset({ExitCode.CONFIGURATION, ExitCode.FENCED, ExitCode.STORAGE, 
 """Endings that another round would only repeat: the operator decides on them."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Ended:
-    """How a round ended: by which rank's fault, and at which step."""
+    """How a round ended: by which rank's fault, after which step (-1: none), and when."""
 
     round: Round
     rank: int
     fault: Fault
     step: int
+    at: float
 
 
 class Leader:
@@ -60,9 +61,9 @@ class Leader:
     def hear(self, report: Report, now: float) -> str:
         """Take a report in. Returns why it does not count; empty where it does, or is late."""
         known = self._seats.get(report.rank)
-        self.deposed = self.deposed or report.round.term > self.order.round.term
         if not 0 <= report.rank < self._nodes:
             return f"there is no rank {report.rank} in a gang of {self._nodes}"
+        self.deposed = self.deposed or report.round.term > self.order.round.term
         if known is None or report.agent != known.report.agent:
             if known and report.incarnation <= known.report.incarnation:
                 return f"another agent holds rank {report.rank}"
@@ -71,9 +72,11 @@ class Leader:
             known.report, known.heard_at = report, now
         if report.round.term < self.order.round.term:
             self._unpromised_at = now
-        end, fault = self._end, report.fault
-        if end and fault and report.round == end.round and fault.weight < end.fault.weight:
-            self._end = Ended(end.round, report.rank, fault, end.step)
+        end = self._end
+        if end and report.round == end.round:
+            end.step = max(end.step, report.step)
+            if report.fault and report.fault.weight < end.fault.weight:
+                end.rank, end.fault = report.rank, report.fault
         return ""
 
     def heard(self, rank: int) -> int:
@@ -89,11 +92,6 @@ class Leader:
             self._watch(now)
         elif self.order.wanted is Wanted.STAND_BY:
             self._gather(now)
-
-    @property
-    def standing_by_for(self) -> Ended | None:
-        """How the newest round ended, while the gang stands by after it."""
-        return self._end
 
     def missing(self, now: float) -> dict[int, str]:
         """Rank -> why the next round can't start with it yet; empty when the gang is whole."""
@@ -128,10 +126,11 @@ class Leader:
                 yield rank, Fault(ExitCode.PEER_LOST, f"rank {rank}'s agent has been silent for {silent:.1f} s")
 
     def _end_round(self, rank: int, fault: Fault, now: float) -> None:
-        reached = max((seat.report.step for seat in self._seats.values()), default=-1)
+        reports = (seat.report for seat in self._seats.values())
+        reached = max((report.step for report in reports if report.round == self.order.round), default=-1)
         self._fruitless = 0 if reached > self._step else self._fruitless + 1
         self._step = max(reached, self._step)
-        self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached), None
+        self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached, now), None
         self.order = Order(self.order.round, Wanted.STAND_BY, code=fault.code, why=fault.why)
         self._since = now
 
@@ -144,7 +143,8 @@ class Leader:
             return
         missing = self.missing(now)
         if fault and not missing and self._fruitless >= self._limits.fruitless:
-            self._leave(fault.code, f"{self._fruitless} rounds in a row finished no step; the last: {fault.why}")
+            how_far = f"came no further than step {self._step}" if self._step > 0 else "finished no step"
+            self._leave(fault.code, f"{self._fruitless} rounds in a row {how_far}; the last: {fault.why}")
         elif not missing:
             self._book_end()
             members = tuple(self._seats[rank].report.agent for rank in range(self._nodes))

@@ -113,6 +113,6 @@ class Member:
             return []
         if now - self._answered_at > self._limits.lease:
             return []  # an order that was under way for long: its leader may have given this member up
-        self._round, self._fault = order.round, None
+        self._round, self._fault, self.step = order.round, None, -1
         self.running, self.finished = True, False
         return [Start(order)]

@@ -1,0 +1,114 @@
+"""What the leader tells of rounds that ended, for the operator's books: who, after which step, and what came after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oarlock_api.contract.figures import Figures
+from oarlock_api.contract.rounds import InPlace, RoundEnd
+from oarlock_api.contract.status import PodStatus
+from oarlock_trainer.agent.rounds.gang_rounds import GangRounds
+from oarlock_trainer.agent.rounds.model import FIRST, Fault, Leave, Report, Round, Start
+from oarlock_trainer.agent.verdict import Verdict
+
+KILLED = Verdict(code=137, summary="rank 0 was killed by SIGKILL", first_error_rank=0)
+
+
+@dataclass
+class Leader:
+    """Rank 0's agent of a gang: what it tells the others goes nowhere, and its books are kept."""
+
+    nodes: int = 1
+    status: PodStatus = field(
+        default_factory=lambda: PodStatus("uid", "pod", 1, 0, "Training", "2026-01-01T00:00:00Z", figures=Figures())
+    )
+    ends: tuple[RoundEnd, ...] = ()
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        recovery = SimpleNamespace(in_place=InPlace.AUTO, memory=SimpleNamespace(every_steps="0"))
+        job = SimpleNamespace(nodes=self.nodes, job_uid="uid", attempt=1, recovery=recovery)
+        link: Any = SimpleNamespace(agent="", order=lambda _: None)
+        assignment: Any = SimpleNamespace(pod=SimpleNamespace(rank=0, attempt=1), job=job, ranks_per_node=1)
+        self.rounds = GangRounds(
+            assignment, link, can_start_anew=True, books=self._keep, timestamp=lambda: "now", now=0.0
+        )
+        assert self.rounds.begins()
+
+    def _keep(self, number: int, ends: tuple[RoundEnd, ...]) -> None:
+        self.status, self.ends = replace(self.status, round=number), ends
+
+    def trains(self, step: int | None, *, resumed: int | None = None) -> None:
+        """Ranks tell how far they are; None: nothing yet."""
+        self.status = replace(self.status, figures=Figures(step=step), resumed_from_step=resumed)
+
+    def turn(self) -> list[Any]:
+        self.now += 1.0
+        return self.rounds.turn(self.now, self.status)
+
+    def fails(self) -> None:
+        """A rank is killed, all are cleared within the same turn, and the next ones start."""
+        self.rounds.failed(KILLED)
+        self.trains(None)
+        self.rounds.cleared()
+        assert [type(action) for action in self.turn()] == [Start]
+
+
+def test_a_round_is_booked_however_fast_the_next_one_starts_and_completed_once_that_has_done_a_step() -> None:
+    leader = Leader()
+    leader.trains(150)
+    leader.turn()
+    leader.fails()
+    assert leader.ends == (RoundEnd(number=1, ended_at="now", rank=0, code=137, why=KILLED.summary, step=150),)
+    leader.trains(None, resumed=140)
+    leader.turn()
+    assert (leader.ends[0].resumed_step, leader.ends[0].down_seconds) == (140, None)
+    leader.trains(141, resumed=140)
+    leader.turn()
+    assert (leader.ends[0].resumed_step, leader.ends[0].down_seconds) == (140, 2.0)
+
+
+def test_what_a_round_reached_is_not_told_of_the_next_one_that_reached_less() -> None:
+    leader = Leader()
+    leader.trains(150)
+    leader.turn()
+    leader.fails()
+    leader.trains(101, resumed=100)
+    leader.turn()
+    leader.fails()
+    leader.turn()
+    assert [end.step for end in leader.ends] == [150, 101]
+
+
+def test_a_gang_that_starts_without_a_checkpoint_begins_with_step_0() -> None:
+    leader = Leader()
+    leader.turn()
+    leader.fails()
+    leader.trains(1)
+    leader.turn()
+    assert (leader.ends[0].step, leader.ends[0].resumed_step) == (None, 0)
+
+
+def test_a_member_that_follows_another_leader_ends_the_attempt() -> None:
+    leader = Leader(nodes=2)
+    leader.rounds.hear(Report(1, "other", 1, 1, round=Round(2, 1)), 1.0)
+    (left,) = leader.turn()
+    assert isinstance(left, Leave)
+
+
+@pytest.mark.parametrize("code", [0, 80, 81, 84, 85, 86, 87, 88])
+def test_no_round_follows_what_new_processes_do_not_mend(code: int) -> None:
+    assert not Leader().rounds.stays(code)
+
+
+def test_no_round_follows_once_somebody_has_left() -> None:
+    leader = Leader(nodes=2)
+    assert leader.rounds.stays(137)
+    leader.rounds.give_up()
+    assert not leader.rounds.stays(137)
+    leader.rounds.hear(Report(1, "other", 1, 1, round=FIRST, fault=Fault(137, "killed")), 1.0)
+    assert leader.turn() == []
