@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import typer
-from situations import PREEMPTION, condition, facts, job, node, pod, unplaced
+from situations import NOW, PREEMPTION, condition, facts, job, line, node, output, pod, unplaced
 from test_explain_situations import ALL
 
 from oarlock.cli.main import app
@@ -29,8 +29,8 @@ def test_no_name_is_left_to_be_filled_in_where_it_is_known(cause: Cause) -> None
 def test_a_command_of_ours_is_one_that_the_command_line_takes(cause: Cause) -> None:
     told = list(pieces(advice(cause, job="flux -n team", nodes=("node-2",), attempt=2)))
     verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for line in [one for one in told if isinstance(one, list) and one[0] == "oarlock"]:
-        verbs[line[1]].make_context(line[1], line[2:])  # fails for what it does not take
+    for command in [one for one in told if isinstance(one, list) and one[0] == "oarlock"]:
+        verbs[command[1]].make_context(command[1], command[2:])  # fails for what it does not take
 
 
 def test_a_command_for_several_nodes_stands_once_for_each() -> None:
@@ -40,6 +40,27 @@ def test_a_command_for_several_nodes_stands_once_for_each() -> None:
 
 def test_without_a_known_node_the_sentence_speaks_of_the_node() -> None:
     assert advice(Cause.NODE_LOST, job="flux", nodes=("",)).endswith("Look at the node: power, kernel, kubelet.")
+
+
+FORGED = ("$(touch /tmp/owned)", "node-2; reboot", "`reboot`", "-rf", "a b")
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_no_name_that_kubernetes_does_not_allow_gets_into_a_command(name: str) -> None:
+    """The job's own program writes both files: `oarlock why --path`, the report and the page say what they tell."""
+    lines = [line("Fault", rank=0, node=name, reason=reason, message="m") for reason in ("NodeCordoned", "Killed")]
+    for one in lines:
+        known = Facts(namespace=name, name=name, time=NOW, output=output(one))
+        story = explain(known)
+        told = [story.now.next, *(fault.next for each in story.attempts for fault in each.faults)]
+        assert [said for said in told if name in said] == []
+    known = Facts(namespace=name, name="flux", time=NOW, job=facts(job("Suspended")).job)
+    assert explain(known).now.next.startswith("`oarlock resume JOB` goes on")
+
+
+def test_a_taint_that_a_message_names_is_quoted() -> None:
+    said = advice(Cause.TAINTED, job="flux", nodes=("node-2",), taint="$(reboot)")
+    assert "`kubectl taint node node-2 '$(reboot)'-`" in said
 
 
 def test_the_job_of_a_command_is_in_its_own_namespace() -> None:

@@ -1,5 +1,8 @@
 """What to do, with names in it: sentences in which commands stand between backticks, each as it can be copied into a shell.
 
+A job's own program may write into its output what it wants, and a command is copied into the shell of an administrator: no
+name gets into a command that Kubernetes does not allow as one.
+
 `pieces` takes them apart again, for whoever draws a link or a button where a terminal shows the command.
 """
 
@@ -11,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from oarlock.explain.causes import Cause
 from oarlock.explain.some_names import some
 from oarlock.facts.model import Facts
+from oarlock.names import is_name
 
 MOST_COMMANDS = 4
 """The same command for several nodes."""
@@ -33,22 +37,23 @@ def advice(
 
     `taint` is the key of the one that keeps pods away; `proven`: whether more than a program's word says it.
     """
-    known = [node for node in nodes if node]
+    known = [node for node in nodes if is_name(node)]
     told = []
     for place, part in enumerate((cause.next if proven or cause is not Cause.GPU_FAULT else _CLAIMED).split("`")):
         if place % 2 == 0:
             told.append(part.replace("NODE", some(known, MOST_COMMANDS) if known else "the node"))
             continue
-        line = part.replace("JOB", job).replace("KEY", taint or "KEY")
+        line = part.replace("JOB", job).replace("KEY", shlex.quote(taint) if taint else "KEY")
         line = line.replace("ATTEMPT", str(attempt)) if attempt else line.replace(" --attempt ATTEMPT", "")
-        each = [line.replace("NODE", node) for node in known[:MOST_COMMANDS]] if "NODE" in line else []
+        each = [line.replace("NODE", shlex.quote(node)) for node in known[:MOST_COMMANDS]] if "NODE" in line else []
         told.append("`, `".join(each) or line)
     return "`".join(told)
 
 
 def job_of(facts: Facts) -> str:
-    """The job as a command names it: whatever namespace the reader's kubeconfig means."""
-    return f"{facts.name} -n {facts.namespace}" if facts.namespace else facts.name
+    """The job as a command names it: whatever namespace the reader's kubeconfig means. `JOB` where it is no name."""
+    names = [facts.name, facts.namespace] if facts.namespace else [facts.name]
+    return " -n ".join(map(shlex.quote, names)) if all(map(is_name, names)) else "JOB"
 
 
 def pieces(advice: str) -> Iterator[str | list[str]]:

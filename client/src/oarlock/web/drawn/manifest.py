@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import yaml
 
+from oarlock.explain.advice import job_of
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
 from oarlock.facts.model import Object
@@ -25,7 +26,7 @@ def manifest(facts: Facts) -> Html:
         )
     said = cut(_yaml(facts, spec), MOST)
     secret = f"Values that look secret are {STRUCK_OUT.strip('()')}: give them again before you submit it. "
-    note = f"{secret if STRUCK_OUT in said else ''}`oarlock get -o yaml {facts.name}` has the status, too."
+    note = f"{secret if STRUCK_OUT in said else ''}`oarlock get -o yaml {job_of(facts)}` has the status, too."
     return section(
         "YAML",
         element(
