@@ -344,6 +344,12 @@ def test_an_earlier_faults_gpu_and_xid_are_known_when_a_second_one_came_and_even
     assert story.attempts[1].faults[0].message == HUNG, "of the last one more is known"
 
 
+def test_a_command_about_an_earlier_fault_names_the_jobs_namespace() -> None:
+    first = {**TWO_FAULTS[0], "endReason": "ApplicationError", "fault": kept_fault("Application", 1)}
+    story = explain(facts(job("Running", attempt=2, attempts=[first, TWO_FAULTS[1]])))
+    assert "`oarlock logs flux -n team --attempt 1`" in story.attempts[0].faults[0].next
+
+
 def test_a_kill_has_one_name_also_where_an_older_operator_wrote_the_status() -> None:
     story = explain(ALL["killed"][0])
     names = {story.attempts[0].end_reason, story.attempts[1].reason, story.attempts[0].faults[0].cause}

@@ -305,7 +305,7 @@ def _with_what_was_kept(facts: Facts, told: Trouble | None, record: Object, numb
     raw = record.get("fault")
     if not raw:
         return told
-    kept = faults.of_kept_fault(raw, attempt=number, end_reason=text(record.get("endReason"), 253), job=facts.name)
+    kept = faults.of_kept_fault(raw, attempt=number, end_reason=text(record.get("endReason"), 253), job=job_of(facts))
     if told is None:
         return kept
     return replace(kept, message=told.message, pod=told.pod, evidence=told.evidence, cause=told.cause, next=told.next)
