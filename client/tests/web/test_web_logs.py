@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.drawn.logs import parse_pods, told
 from oarlock.web.mounts import Mount
+from oarlock.web.outputs import JobOutput
 from oarlock.web.settings import Settings
 from oarlock.web.tails import BLOCK_LINES, MOST_BLOCKS, Tail, Tails
 from oarlock_api.contract.history import HISTORY
@@ -347,7 +350,82 @@ def test_a_log_that_broke_or_is_kept_of_a_job_that_runs_is_read_anew_at_a_later_
         assert first._news.wait_for(lambda: first._over, 10)
     assert kept.open("me", "me", 0, lambda: Tail(Lines("new"))) is first, "not at each look"
     monkeypatch.setattr(tails, "AGAIN_SECONDS", -1.0)
-    assert texts(kept.open("me", "me", 0, lambda: Tail(Lines("new")))) == ["new"]
+    anew = Lines("new")
+    anew.ended = True
+    again = kept.open("me", "me", 0, lambda: Tail(anew))
+    with again._news:
+        assert again._news.wait_for(lambda: again._over, 10)
+    assert texts(again) == ["new"]
+
+
+def test_a_log_that_is_read_anew_from_its_beginning_is_seen_as_it_was_until_that_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tails, "AGAIN_SECONDS", -1.0)
+    kept, old, bell = Tails(), Lines("1", "2"), Bell()
+    old.ended = True
+    first = kept.open("me", "me", 0, lambda: Tail(old, grows=True))
+    with first._news:
+        assert first._news.wait_for(lambda: first._over, 10)
+    anew = Lines("1")
+    again = kept.open("me", "me", 0, lambda: Tail(anew, grows=True))
+    again.read(bell)  # type: ignore[arg-type]
+    assert texts(again) == ["1", "2"]
+    anew.add("2", "3")
+    settled(again, "3")
+    assert not bell.rung.acquire(blocking=False), "nothing else is to be seen yet"
+    anew.end()
+    assert bell.rung.acquire(timeout=10)
+    assert texts(again) == ["1", "2", "3"]
+
+
+def test_a_log_that_grows_is_read_anew_so_long_after_its_end_and_not_after_its_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, source = 0.0, Lines("x")
+    monkeypatch.setattr(tails, "time", SimpleNamespace(monotonic=lambda: now, sleep=time.sleep))
+    tail = Tail(source, grows=True)
+    now = 100.0
+    source.end()
+    with tail._news:
+        assert tail._news.wait_for(lambda: tail._over, 10)
+    now = 105.0
+    assert not tail.is_stale
+    now = 111.0
+    assert tail.is_stale
+
+
+@pytest.mark.parametrize(
+    ("status", "params", "read"),
+    [
+        ({"phase": "Succeeded", "completionTime": "2026-01-01T00:00:00Z"}, {}, 1),
+        ({"attempt": 2}, {"attempt": "1"}, 1),
+        ({}, {"attempt": "1", "kept": "1"}, 2),
+    ],
+)
+def test_what_an_output_keeps_is_read_anew_only_while_more_of_it_may_come(
+    *,
+    api: FakeApi,
+    access: LinkAuthenticator,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: dict[str, Any],
+    params: dict[str, str],
+    read: int,
+) -> None:
+    asked = []
+    monkeypatch.setattr(tails, "AGAIN_SECONDS", -1.0)
+    monkeypatch.setattr(JobOutput, "logs", lambda _, wanted: asked.append(wanted) or iter(()))
+    job(api, **status)
+    (tmp_path / "flux" / HISTORY / "logs/1-uidflu").mkdir(parents=True)
+    (tmp_path / "flux" / HISTORY / "logs/1-uidflu/0.log.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "flux" / OWNER).write_text(Owner(job_uid="uid-flux", attempt=1).to_json())
+    app = build(Settings(outputs=(Mount(folder=tmp_path),)), access)
+    with TestClient(app, base_url="http://127.0.0.1:8270", follow_redirects=False) as page:
+        page.get(access.link)
+        page.get(PAGE, params=params)
+        page.get(PAGE, params=params)
+    assert len(asked) == read
 
 
 def test_a_log_that_came_to_its_good_end_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

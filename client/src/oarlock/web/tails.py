@@ -27,7 +27,7 @@ MOST_CHARACTERS = 400_000
 """Of the blocks that are kept: a thousand lines of 2,000 characters each, in each log that is looked at, are too much."""
 LOOK_SECONDS = 45.0
 AGAIN_SECONDS = 10.0
-"""So old is what was read of a log that broke, or that grows elsewhere, when the next look reads it anew."""
+"""So long after the end of a log that broke, or that grows elsewhere, the next look reads it anew."""
 SWEEP_SECONDS = 5.0
 MOST_TAILS, MOST_OF_ONE_PERSON = 64, 8
 FIRST_SECONDS, QUIET_SECONDS = 1.5, 0.1
@@ -79,6 +79,7 @@ class Tail:
 
         `until`: only lines that are not later, RFC 3339 in UTC.
         """
+        self._earlier: Tail | None = None
         self._source = source
         self._find = re.compile(re.escape(find), re.IGNORECASE) if find else None
         self._news = threading.Condition()
@@ -93,8 +94,8 @@ class Tail:
         self._over, self._trouble, self._empty = False, "", True
         self._bells: WeakSet[Bell] = WeakSet()
         self._rung = False
-        self._grows = grows
-        self.looked = self._began = time.monotonic()
+        self.grows = grows
+        self.looked = self._ended = time.monotonic()
         threading.Thread(target=self._run, name="tail of a log", daemon=True).start()
 
     def read(self, bell: Bell | None = None) -> Seen:
@@ -105,6 +106,8 @@ class Tail:
             self._order()
             if bell:
                 self._bells.add(bell)
+            if self._earlier and not self._over:
+                return self._earlier.read()
             last = (Block(self._number, tuple(self._open)),) if self._open else ()
             return Seen(
                 blocks=(*self._blocks, *last),
@@ -114,12 +117,18 @@ class Tail:
                 empty=self._empty,
             )
 
+    def replace(self, earlier: Tail) -> None:
+        """Have that one seen, which read the same log before, until this one is over."""
+        with self._news:
+            if not self._over:
+                self._earlier = earlier
+
     @property
     def is_stale(self) -> bool:
         """Whether it is over and another one may show more."""
         with self._news:
-            may_have_more = self._over and (self._trouble or self._grows)
-            return bool(may_have_more) and time.monotonic() - self._began > AGAIN_SECONDS
+            may_have_more = self._over and (self._trouble or self.grows)
+            return bool(may_have_more) and time.monotonic() - self._ended > AGAIN_SECONDS
 
     def settle(self) -> None:
         """Wait until the first lines are there and no more come, or for so long as a page may wait."""
@@ -149,6 +158,7 @@ class Tail:
         finally:
             with self._news:
                 self._over, self._trouble = True, trouble
+                self._ended, self._earlier = time.monotonic(), None
                 self._tell()
 
     def _is_wanted(self, line: LogLine) -> bool:
@@ -185,7 +195,7 @@ class Tail:
 
     def _tell(self) -> None:
         self._news.notify_all()
-        if not self._rung:
+        if not self._rung and not self._earlier:
             self._rung = True
             for bell in list(self._bells):
                 bell.ring()
@@ -203,6 +213,8 @@ class Tails:
     def open(self, person: str, caller: str, choice: Hashable, make: Callable[[], Tail]) -> Tail:
         """The tail of what a caller has chosen; a new one has its first lines already. Raises NotNowError: too many.
 
+        What is read anew because it may have grown is seen as it was until that is done: it begins at its beginning.
+
         `caller` is the identity of credentials, by which a log is read; `person` whose they are, with others of his.
         """
         key = (person, caller, choice)
@@ -214,6 +226,8 @@ class Tails:
             self._tails.pop(key, None)
             self._make_room(person)
             tail = self._tails[key] = make()
+            if found and found.grows:
+                tail.replace(found)
             if self._sweeper is None:
                 self._sweeper = threading.Thread(target=self._sweep, name="tails of logs", daemon=True)
                 self._sweeper.start()

@@ -86,7 +86,7 @@ def draw(ask: Ask) -> View:
         ask.caller.person,
         ask.caller.identity,
         (namespace, name, pods, attempt, choice.find, choice.until, choice.kept),
-        lambda: _tail(cluster, choice, output),
+        lambda: _tail(cluster, choice, output, grows=known.row.finished is None and not _is_past(known, attempt)),
     )
     seen = tail.read(ask.bell)
     if seen.empty and not seen.trouble and not choice.kept and (seen.over or _is_past(known, attempt)):
@@ -133,11 +133,11 @@ def _gone(known: KnownJob, choice: Choice) -> str:
     return f"{who} of attempt {attempt} {'is' if one is not None else 'are'} gone. {place}"
 
 
-def _tail(cluster: Cluster, choice: Choice, output: JobOutput | None) -> Tail:
+def _tail(cluster: Cluster, choice: Choice, output: JobOutput | None, *, grows: bool) -> Tail:
     tail = TAIL_TO_SEARCH if choice.find or choice.until else TAIL
     wanted = Wanted(ranks=choice.pods, attempt=choice.attempt, tail=tail, longest=LONGEST)
     if choice.kept and output:
-        return Tail(Kept(output, wanted), choice.find, grows=True, until=choice.until)
+        return Tail(Kept(output, wanted), choice.find, grows=grows, until=choice.until)
     job = Job(cluster, choice.job, choice.namespace)
     follower = Follower(
         job,
