@@ -15,7 +15,6 @@ from jobs import START, job
 from made_pods import told
 
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observation import Group, Job, Pod, Program, ServiceSeen
 from oarlock_operator.model.observed_nodes import Node
@@ -33,6 +32,7 @@ from oarlock_operator.model.plan import (
     SelectAttempt,
 )
 from oarlock_operator.pods.pod_facts import RawPod, read_pod
+from oarlock_operator.pods.pod_program import Annotations
 
 
 def program_of(manifest: dict[str, Any]) -> Program:
@@ -150,7 +150,7 @@ class Objects:
         ]
         assert not running, f"two live gangs: {running} beside {name}"
         if name not in self.pods:
-            off = kept_off(manifest["spec"].get("affinity") or {})
+            off = msgspec.convert(manifest["metadata"]["annotations"], Annotations).avoided
             uid, program = f"{name}-{self.writes}", program_of(manifest)
             self.pods[name] = Pod(name=name, uid=uid, attempt=attempt, rank=rank, keeps_off=off, program=program)
         self.wrote(f"pod {name}")

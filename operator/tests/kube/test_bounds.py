@@ -12,6 +12,7 @@ from jobs import spec
 from structlog.testing import capture_logs
 
 from oarlock_api.bounds import MOST_BYTES, MOST_LEVELS
+from oarlock_api.contract.names import AVOIDED_ANNOTATION
 from oarlock_operator import metrics
 from oarlock_operator.kube.api_error import Malformed
 from oarlock_operator.kube.decoding import KEPT_LEVELS, Page, decoded, decoded_page, parsed, shallow
@@ -124,17 +125,14 @@ def test_an_object_that_cannot_be_read_is_left_out_of_a_list_and_told_of_once() 
     assert metrics.UNREADABLE._value.get() - before == 1
 
 
-def test_of_a_pod_s_affinity_only_the_names_that_it_keeps_off_are_kept() -> None:
-    def away(*names: str) -> dict[str, Any]:
-        return {"key": "metadata.name", "operator": "NotIn", "values": [*names]}
-
-    term = {"matchFields": [away("n1"), away("n2")], "matchExpressions": [{"key": "k" * 500_000}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    raw = {**pod("a"), "spec": {"affinity": {"nodeAffinity": required, "podAffinity": {"x": "y" * 500_000}}}}
+def test_of_the_nodes_that_a_pod_avoids_no_more_names_are_kept_than_a_job_avoids() -> None:
+    raw = pod("a")
+    raw["metadata"]["annotations"] = {AVOIDED_ANNOTATION: "n1,n2," + "n" * 500_000, "other": "y" * 500_000}
+    raw["spec"] = {"affinity": {"podAffinity": {"x": "y" * 500_000}}}
     read = decoded(json.dumps(raw).encode(), RawPod, "a pod")
-    assert read.spec.affinity is not None
-    assert (read.spec.affinity.keeps_off, read.spec.affinity.node_affinity) == (frozenset({"n1", "n2"}), None)
-    assert len(msgspec.json.encode(read)) < 2_000
+    assert read.metadata.annotations is not None
+    assert read.metadata.annotations.avoided >= {"n1", "n2"}
+    assert len(msgspec.json.encode(read)) < 20_000
 
 
 def test_a_list_of_nothing_s_metadata_is_empty_as_the_api_server_writes_it() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from oarlock_operator.pods.pod_facts import Affinity, Metadata, RawPod
+from oarlock_operator.pods.pod_facts import Metadata, RawPod
+from oarlock_operator.pods.pod_program import Annotations
 from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 
@@ -109,8 +110,8 @@ def test_one_namespace_s_pods_push_out_none_of_another() -> None:
 def test_of_a_pod_only_what_its_end_is_judged_by_is_kept() -> None:
     terminated = TerminatedPods()
     fat = raw("a", labels={"x": "y" * 100_000})
-    keeps_off = Affinity(keeps_off=frozenset({"n" * 100_000}))
-    fat = msgspec.structs.replace(fat, spec=msgspec.structs.replace(fat.spec, affinity=keeps_off))
+    avoided = Annotations(avoided=frozenset({"n" * 100_000}))
+    fat = msgspec.structs.replace(fat, metadata=msgspec.structs.replace(fat.metadata, annotations=avoided))
     terminated.note(fat, deleted=True)
     (kept,) = terminated.departed("default", "job-1", alive=set())
     assert len(msgspec.json.encode(kept)) < 2_000

@@ -26,6 +26,8 @@ class Label(StrEnum):
 
 JOB_FILE_ANNOTATION = f"{GROUP}/job"
 """Annotation of every pod that holds its attempt's job.json, which the downward API makes a file of."""
+AVOIDED_ANNOTATION = f"{GROUP}/avoided"
+"""Annotation of a pod: avoided nodes that it was made to keep off, with commas. Its affinity may name others, too."""
 
 ARGO_WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 """Copied from the job to its pods, so that Argo's own tools find them."""

@@ -2,8 +2,8 @@
 
 A pod's affinity stays as it was made: without this, the gang would wait for placementTimeoutSeconds beside a node that was
 mended. Where some of the pods have a node it happens only if all surely find room then, so that nobody gives up a place for
-nothing; and only while the pods keep off more nodes than new ones would: each node that comes back does it once. It costs
-no budget.
+nothing; and only while the pods keep off more avoided nodes than new ones would: each node that comes back does it once. What
+a mutating webhook keeps them off does not count. It costs no budget.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _waits_for_nodes(o: Observation, draft: Draft) -> bool:
 
 
 def _nodes_that_came_back(o: Observation, draft: Draft) -> list[str]:
-    """Nodes that the waiting pods keep off, and new ones would not."""
+    """Nodes that were avoided when the waiting pods were made, and that new ones would not keep off."""
     number = draft.status.attempt
     off = {name for pod in o.of_attempt(number) for name in pod.keeps_off}
     if not off:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from oarlock_api.contract.environment import POD_IP, Variable, pod_environment
-from oarlock_api.contract.names import JOB_FILE_ANNOTATION, Label, host_name, pod_name, service_name
+from oarlock_api.contract.names import AVOIDED_ANNOTATION, JOB_FILE_ANNOTATION, Label, host_name, pod_name, service_name
 from oarlock_api.history import AvoidedNode
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests import custom
-from oarlock_operator.manifests.affinity import affinity
+from oarlock_operator.manifests.affinity import affinity, kept_off
 from oarlock_operator.manifests.config import output_directory, secret_references
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
@@ -58,6 +58,24 @@ def pod(
     grouping = grouping or Grouping(scheduler_name=scheduling.scheduler_name, near=scheduling.topology)
     told_by = {JOB_FILE_ANNOTATION: told} if told else {}
     own_labels = {Label.ATTEMPT.value: str(attempt), Label.RANK.value: str(rank)}
+    finished = _patched(
+        spec,
+        _pod_spec(
+            job,
+            spec,
+            attempt=attempt,
+            rank=rank,
+            image=image,
+            agent_image=agent_image,
+            variables=_told(rank=rank, cluster_id=cluster_id, history=history, settings=settings),
+            key_secret=key_secret,
+            avoided=avoided,
+            grouping=grouping,
+        ),
+    )
+    # The job's own patch has the last word in it.
+    if avoided and (off := kept_off(finished.get("affinity") or {}) & {node.name for node in avoided}):
+        told_by[AVOIDED_ANNOTATION] = ",".join(sorted(off))
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -68,21 +86,7 @@ def pod(
             "annotations": {**spec.pod.annotations, **grouping.annotations, **told_by},
             "ownerReferences": [owner_reference(job)],
         },
-        "spec": _patched(
-            spec,
-            _pod_spec(
-                job,
-                spec,
-                attempt=attempt,
-                rank=rank,
-                image=image,
-                agent_image=agent_image,
-                variables=_told(rank=rank, cluster_id=cluster_id, history=history, settings=settings),
-                key_secret=key_secret,
-                avoided=avoided,
-                grouping=grouping,
-            ),
-        ),
+        "spec": finished,
     }
 
 

@@ -88,7 +88,7 @@ class Pod:
     gated: bool = False
     """A queue system holds it back; it asks for no node yet."""
     keeps_off: frozenset[str] = frozenset()
-    """Nodes that it keeps off by their names; told only while it has none."""
+    """Nodes that were avoided when it was made, so that it keeps off them; told only while it has none."""
     grouped: bool = False
     """Kueue has taken it, or the API server keeps its membership in a PodGroup."""
     program: Program = Program()

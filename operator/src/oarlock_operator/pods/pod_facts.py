@@ -16,7 +16,6 @@ from msgspec import Struct, field
 from oarlock_api.contract.names import KIND, Label
 from oarlock_api.contract.wire import text
 from oarlock_operator.faults.report import NotTrustedError, trusted_report
-from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.manifests.pod import CONTAINER
 from oarlock_operator.model.observation import Ending, Pod, Program
 from oarlock_operator.pods.last_lines import last_lines
@@ -118,25 +117,10 @@ class PodStatus(Struct, frozen=True, rename="camel"):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
-class Affinity(Struct, frozen=True, rename="camel"):
-    """Of a pod's affinity, the nodes that it keeps off by their names: the rest may be as large as a tenant likes."""
-
-    node_affinity: dict[str, Any] | None = None
-    """Of the wire; read, and then let go of."""
-    keeps_off: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        """Keep no more than the names."""
-        if self.node_affinity is not None:
-            msgspec.structs.force_setattr(self, "keeps_off", kept_off({"nodeAffinity": self.node_affinity}))
-            msgspec.structs.force_setattr(self, "node_affinity", None)
-
-
 class PodSpec(Struct, frozen=True, rename="camel"):
     """A pod's spec."""
 
     node_name: str | None = None
-    affinity: Affinity | None = None
     scheduling_group: dict[str, Any] | None = None
     containers: tuple[dict[str, Any], ...] | None = None
     """Of the wire, as the next three; read, and then let go of."""
@@ -238,7 +222,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         tainted=target.status == "True" and target.reason == TAINTED,
         placed_at=scheduling.last_transition_time if scheduling.status == "True" else None,
         gated=scheduling.reason == "SchedulingGated",
-        keeps_off=raw.spec.affinity.keeps_off if raw.spec.affinity and not scheduled else frozenset(),
+        keeps_off=metadata.annotations.avoided if metadata.annotations and not scheduled else frozenset(),
         grouped=raw.spec.scheduling_group is not None or MANAGED in (metadata.labels or {}),
         program=replace(raw.spec.program, own=metadata.annotations is None or metadata.annotations.own_program),
         ending=_ending(raw, state.terminated),

@@ -16,7 +16,7 @@ import msgspec
 
 from oarlock_api.contract.environment import POD_IP, RESERVED, RUN_DIRECTORY, SIMULATE_GPUS, TERMINATION_LOG, Variable
 from oarlock_api.contract.gang_key import KEY_FIELD
-from oarlock_api.contract.names import JOB_FILE_ANNOTATION
+from oarlock_api.contract.names import AVOIDED_ANNOTATION, JOB_FILE_ANNOTATION
 from oarlock_api.contract.secrets import is_secret_variable
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 from oarlock_operator.manifests.custom import COMMAND, INIT_CONTAINER
@@ -65,22 +65,31 @@ _HARMLESS = frozenset(_EVERYDAY.split())
 _AT_HOME = {"name": "HOME", "value": "/tmp"}  # noqa: S108
 """As the trainer's image has it; images of others have to be told."""
 _HARMLESS_BEGINNINGS = ("NCCL_", "TORCH_NCCL_", "HF_HUB_", "HF_DATASETS_", "LC_")
+_MOST_AVOIDED = 64 * 254
+"""Characters of the names of avoided nodes: a job avoids 64 at most."""
 _LOADING = ("PLUGIN", "CONF", "LIB", "MODULES", "PROFILER", "TRUST")
 """What a name with such a beginning must not hold: it names a library, a file of settings, or code of others."""
 
 
 class Annotations(msgspec.Struct, frozen=True):
-    """Of a pod's annotations only job.json, and of that only whether it names a program of the job's own."""
+    """Of a pod's annotations only the nodes that it avoids, and of job.json whether it names a program of the job's own."""
 
     job_file: str | None = msgspec.field(default=None, name=JOB_FILE_ANNOTATION)
     own_program: bool = msgspec.field(default=True, name="own program")
     """Not of the wire: no annotation's name has a space."""
+    avoided_names: str | None = msgspec.field(default=None, name=AVOIDED_ANNOTATION)
+    avoided: frozenset[str] = msgspec.field(default=frozenset(), name="avoided nodes")
+    """Not of the wire."""
 
     def __post_init__(self) -> None:
         """Keep no more than that."""
         if self.job_file is not None:
             msgspec.structs.force_setattr(self, "own_program", _names_a_program(self.job_file))
             msgspec.structs.force_setattr(self, "job_file", None)
+        if self.avoided_names is not None:
+            names = self.avoided_names[:_MOST_AVOIDED].split(",")
+            msgspec.structs.force_setattr(self, "avoided", frozenset(name for name in names if name))
+            msgspec.structs.force_setattr(self, "avoided_names", None)
 
 
 class _JobFile(msgspec.Struct):

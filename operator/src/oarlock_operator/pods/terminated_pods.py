@@ -118,7 +118,8 @@ class TerminatedPods:
 def _slim(pod: RawPod) -> RawPod:
     """A pod without what only one that lives is asked for, and with no labels but ours."""
     labels = {name: value for name, value in (pod.metadata.labels or {}).items() if name in _LABELS}
-    return replace(pod, metadata=replace(pod.metadata, labels=labels), spec=replace(pod.spec, affinity=None))
+    annotations = pod.metadata.annotations and replace(pod.metadata.annotations, avoided=frozenset())
+    return replace(pod, metadata=replace(pod.metadata, labels=labels, annotations=annotations))
 
 
 def _ended(pod: RawPod) -> bool:
