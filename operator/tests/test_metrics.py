@@ -68,7 +68,7 @@ def test_a_round_is_counted_once_and_what_is_known_of_it_later_is_observed_once(
     )
     world = Counted()
     world.running(step=20)
-    world.end_round(83, step=20)
+    world.end_round(83, step=20, resumed_step=None)
     for known in ({}, {"resumed_step": 15}, {"down_seconds": 1.5}, {}):
         world.learn(**known)
         world.step(20)

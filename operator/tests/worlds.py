@@ -172,8 +172,12 @@ class World(Objects):
         )
 
     def end_round(self, code: int = 1, *, rank: int = 1, why: str = "rank 3 raised ValueError", **known: Any) -> None:
-        """The ranks end so, and start anew in their pods: its leader knows, and tells with its next report."""
+        """The ranks end so, and start anew in their pods: its leader knows, and tells with its next report.
+
+        `known`: what it knows of it; where nothing is said, that the next round began with step 0.
+        """
         ended = self.ended.setdefault(self.job.status.attempt, [])
+        known = {"resumed_step": 0} | known
         told = RoundEnd(number=len(ended) + 1, ended_at=self.now.isoformat(), rank=rank, code=code, why=why, **known)
         ended.append(told)
 

@@ -119,6 +119,43 @@ def test_rounds_without_a_newer_checkpoint_end_the_job_and_one_with_it_forgets_t
     assert "attempts and rounds in a row" in (world.job.status.message or "")
 
 
+@pytest.mark.parametrize("looks", ["before", "after"])
+def test_rounds_that_go_further_each_time_are_progress_whenever_the_operator_looks(looks: str) -> None:
+    """The next round goes on from memory, with no newer checkpoint; the operator hears of it before that, or after."""
+    world = trained(maxApplicationRestarts=2, maxRestartsWithoutProgress=2)
+    for step in range(200, 1400, 200):
+        world.end_round(1, step=step, resumed_step=None)
+        if looks == "before":
+            told(world, step)
+        world.learn(resumed_step=step)
+        told(world, step + 1)
+    status = world.job.status
+    assert (status.phase, status.attempt, len(status.rounds)) == ("Running", 1, 6)
+    assert (status.restarts.application, status.restarts.without_progress) == (1, 0)
+
+
+def test_a_round_is_charged_once_it_is_known_where_the_next_one_began_or_when_that_ends_before() -> None:
+    world = trained(maxApplicationRestarts=99, maxRestartsWithoutProgress=2)
+    charged = []
+    for _ in range(4):
+        world.end_round(1, step=25, resumed_step=None)
+        told(world, 25)
+        charged.append(world.job.status.restarts.without_progress)
+    assert charged == [0, 1, 2, 2]
+    assert world.job.status.reason == "NoProgress", "none of them ever began"
+
+
+def test_a_charge_that_waited_is_made_once() -> None:
+    world = trained()
+    world.end_round(1, step=25, resumed_step=None)
+    told(world, 25)
+    assert world.job.status.restarts.application == 0
+    world.learn(resumed_step=0)
+    told(world, 26)
+    told(world, 27)
+    assert (world.job.status.restarts.application, world.job.status.restarts.without_progress) == (1, 1)
+
+
 def test_an_attempt_made_progress_only_beyond_what_its_last_round_began_with() -> None:
     world = trained(maxApplicationRestarts=2, maxRestartsWithoutProgress=9)
     world.end_round(1, step=25, resumed_step=20)
@@ -242,7 +279,7 @@ def test_what_is_known_later_is_filled_in_once_and_counts_as_wasted() -> None:
     world = trained()
     wasted = world.job.status.wasted_gpu_seconds
     world.now += timedelta(seconds=60)
-    world.end_round(1, step=30)
+    world.end_round(1, step=30, resumed_step=None)
     told(world, 30)
     assert world.job.status.rounds[0].resumed_from_step is None
     world.learn(resumed_step=10, down_seconds=2.5)

@@ -73,15 +73,15 @@ def _counted_in_vain(
     return counts.model_copy(update=update)
 
 
-def last_round(draft: Draft) -> Round | None:
-    """The newest round of the current attempt that is booked, None for none."""
+def last_round(draft: Draft, *, before: int | None = None) -> Round | None:
+    """The newest round of the current attempt that is booked, or the one `before` a round; None for none."""
     own = [one for one in draft.status.rounds if one.attempt == draft.status.attempt]
-    return max(own, key=lambda one: one.round, default=None)
+    return max((one for one in own if before is None or one.round < before), key=lambda one: one.round, default=None)
 
 
-def began_with(o: Observation, draft: Draft) -> int | None:
-    """The step that the current round began with, as far as it is known."""
-    before = last_round(draft)
+def began_with(o: Observation, draft: Draft, *, number: int | None = None) -> int | None:
+    """The step that the current round, or round `number` of the attempt, began with, as far as it is known."""
+    before = last_round(draft, before=number)
     step = before.resumed_from_step if before else draft.attempt(draft.status.attempt).resumed_from_step
     if step is None and o.job.status.latest_checkpoint is not None:
         # It was never heard of, as where pods refuse the operator's key: what was known before it is what it began with.
@@ -89,9 +89,9 @@ def began_with(o: Observation, draft: Draft) -> int | None:
     return step
 
 
-def ran_since_its_start(draft: Draft, *, until: datetime) -> float:
-    """Seconds for which the current round has run; its ranks' start after another round's end is a part of it."""
-    before = last_round(draft)
+def ran_since_its_start(draft: Draft, *, until: datetime, number: int | None = None) -> float:
+    """Seconds for which the current round, or round `number`, has run; its ranks' start after another one's end counts."""
+    before = last_round(draft, before=number)
     if before is None or before.ended_time is None:
         return ran_seconds(draft.attempt(draft.status.attempt), now=until)
     return max(0.0, (until - before.ended_time).total_seconds())

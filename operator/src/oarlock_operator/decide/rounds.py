@@ -1,9 +1,13 @@
 """Rounds: what the leader tells of ranks that started anew inside their living pods goes into the books.
 
 The agents have acted already, and asked nobody: here a fault is only charged, once, as an attempt's would be. A round is
-known by attempt and number, and stands in the status with its charge, so a pass may be repeated and an operator may have been
-away; of rounds that are told no more, only how many is known. A budget that is used up ends the job. Where the fault, or a
-rule of the job's, speaks against the node, the gang starts again elsewhere, as a new attempt: its ranks train there by now.
+known by attempt and number, so a pass may be repeated and an operator may have been away; of rounds that are told no more,
+only how many is known. A budget that is used up ends the job. Where the fault, or a rule of the job's, speaks against the
+node, the gang starts again elsewhere, as a new attempt: its ranks train there by now.
+
+Whether a round made progress is told by where the next one began: it is charged in the pass that writes that down, or
+that books another end before. So the newest round without that step is the one that is not charged yet; where its attempt
+ends meanwhile, the attempt's end alone is charged.
 
 Only rank 0's pod is believed, of this attempt, about its own job: more harm than ending itself it cannot do.
 """
@@ -39,7 +43,10 @@ def rounds(o: Observation, draft: Draft) -> bool:
     news = o.progress
     if news is None or news.attempt != draft.status.attempt or draft.status.recovery.stage not in _RUNS:
         return False
+    uncharged = _uncharged(draft)
     _complete(o, draft, news)
+    if uncharged and not _uncharged(draft) and _charge(o, draft, uncharged, news):
+        return True
     before = last_round(draft)
     booked = before.round if before else 0
     new = [end for end in news.rounds if end.number > booked]
@@ -50,10 +57,11 @@ def rounds(o: Observation, draft: Draft) -> bool:
 
 def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
     """Write one round down, with what it costs; True where nothing follows it in this attempt."""
-    number, rules = draft.status.attempt, o.spec.recovery.rules
-    fault = ruled(_fault(o, number, end), rules)
+    if (uncharged := _uncharged(draft)) and _charge(o, draft, uncharged, news):
+        return True
+    number = draft.status.attempt
+    fault = ruled(_fault(o, number, end), o.spec.recovery.rules)
     ended = min(detected_at(fault) or o.now, o.now)
-    progressed = _progressed(o, draft, end, news, ended)
     found = last_fault(o, Attribution(fault, victims=0)).model_copy(update={"time": ended})
     draft.set(last_fault=found)
     one = Round(
@@ -66,21 +74,43 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
         message=fault.message[:1024],
         ended_time=ended,
     )
-    counts = charge(o, draft, fault, progressed=progressed, worked=True, asked_to_go=False)
     draft.set(rounds=(*draft.status.rounds, one)[-KEPT:], round=end.number + 1)
     _complete(o, draft, news)
-    if counts is None:
-        return stop(o, draft)
-    draft.set(restarts=counts)
-    if fault.avoid is not Avoid.NO and not fault.victim:
+    avoids = fault.avoid is not Avoid.NO and not fault.victim
+    ends = avoids or fault.budget is Budget.NONE
+    if (ends or not _uncharged(draft)) and _charge(o, draft, one, news):
+        return True
+    if avoids:
         blame(o, draft, number, [fault])
-        begin_next(o, draft, Attribution(fault, victims=0), counts)
+        begin_next(o, draft, Attribution(fault, victims=0), draft.status.restarts)
         draft.again(0)
         return True
     draft.set(last_fault=found.model_copy(update={"action": _action(fault)}))
     where = "" if end.resumed_step is None else f" from step {end.resumed_step}"
     message = f"{fault.message}. Round {end.number + 1} of attempt {number} starts{where}, in the same pods."
     draft.tell(Reason.RANKS_RESTARTED, message, warning=True)
+    return False
+
+
+def _uncharged(draft: Draft) -> Round | None:
+    """The newest round, while it is not known where the next one begins."""
+    newest = last_round(draft)
+    return newest if newest and newest.resumed_from_step is None else None
+
+
+def _charge(o: Observation, draft: Draft, one: Round, news: PodStatus) -> bool:
+    """Charge a round that is booked; True where the job ends with it."""
+    end = next((end for end in news.rounds if end.number == one.round), None)
+    if end is None:  # more than are told have ended since
+        end = RoundEnd(
+            number=one.round, ended_at="", rank=one.rank or 0, code=one.exit_code or 1, why=one.message or ""
+        )
+    fault = ruled(_fault(o, one.attempt, end), o.spec.recovery.rules)
+    progressed = _progressed(o, draft, end, news, one.ended_time or o.now)
+    counts = charge(o, draft, fault, progressed=progressed, worked=True, asked_to_go=False)
+    if counts is None:
+        return stop(o, draft)
+    draft.set(restarts=counts)
     return False
 
 
@@ -128,9 +158,9 @@ def _fault(o: Observation, number: int, end: RoundEnd) -> Fault:
 
 def _progressed(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus, ended: datetime) -> bool:
     """Whether the round got further than what it began with, by a checkpoint or by what the next one began with."""
-    if o.spec.custom and ran_since_its_start(draft, until=ended) >= UNTOLD_SECONDS:
+    if o.spec.custom and ran_since_its_start(draft, until=ended, number=end.number) >= UNTOLD_SECONDS:
         return True
-    began = began_with(o, draft)
+    began = began_with(o, draft, number=end.number)
     reached = end.resumed_step
     if reached is None and news.checkpoint is not None:
         reached = news.checkpoint.step
