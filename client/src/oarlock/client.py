@@ -7,10 +7,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster, connect, jobs_path
 from oarlock.errors import ForbiddenError, RefusedError
 from oarlock.job import Job
-from oarlock.names import checked_name
 from oarlock.rows import JobRow, NodeRow, job_row, node_rows, part
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.contract.node_marks import GIVEN_BACK

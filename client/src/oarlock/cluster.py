@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from oarlock.checked_name import checked_name
 from oarlock.errors import (
     ForbiddenError,
     NoClusterError,
@@ -24,7 +25,7 @@ from oarlock.errors import (
     UnknownCallerError,
     last_words,
 )
-from oarlock.names import checked_name, is_name
+from oarlock.names import is_name
 from oarlock_api.contract.names import API_VERSION, PLURAL
 
 if TYPE_CHECKING:

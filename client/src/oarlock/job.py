@@ -12,6 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster, jobs_path
 from oarlock.errors import (
     ForbiddenError,
@@ -24,7 +25,6 @@ from oarlock.errors import (
     RefusedError,
     WaitTimeoutError,
 )
-from oarlock.names import checked_name
 from oarlock.patience import is_hiccup, patient
 from oarlock.rows import EventRow, FaultRow, JobRow, event_rows, fault_rows, job_row, objects, part
 from oarlock_api.contract.history import METRICS

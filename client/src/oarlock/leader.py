@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster
 from oarlock.errors import NotFoundError, NotNowError
-from oarlock.names import checked_name
 from oarlock.port_forward import get
 from oarlock.rows import objects, part
 from oarlock_api.contract.environment import STATUS_PORT

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster
 from oarlock.logs import LogLine, Wanted
-from oarlock.names import checked_name
 from oarlock_api.contract.names import Label
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster
 from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, NotNowError
-from oarlock.names import checked_name
 
 if TYPE_CHECKING:
     from websocket import WebSocket

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster
 from oarlock.errors import ForbiddenError, OarlockError
-from oarlock.names import checked_name
 from oarlock.rows import part
 from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, AskedBy
 from oarlock_api.contract.wire import text

@@ -41,6 +41,7 @@ _OURS = {
         "facts/__init__.py",
         "facts/folder.py",
         "facts/model.py",
+        "names.py",
         "report",
         "story.py",
     ),

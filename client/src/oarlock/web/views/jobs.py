@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 from starlette.responses import RedirectResponse, Response
 
+from oarlock.checked_name import checked_name
 from oarlock.errors import ForbiddenError, UnknownCallerError
-from oarlock.names import checked_name
 from oarlock.web.ask import Ask, Page, Read, View
 from oarlock.web.drawn.jobs import Filter, jobs, which_namespace
 from oarlock.web.watch.jobs import jobs_of

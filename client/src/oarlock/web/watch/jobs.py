@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from oarlock.checked_name import checked_name
 from oarlock.cluster import jobs_path
 from oarlock.errors import NotFoundError
 from oarlock.facts.cluster import trimmed
-from oarlock.names import checked_name
 from oarlock.rows import JobRow, job_row, objects, part
 from oarlock.web.watch.feed import Watched
 from oarlock_api.contract.wire import number
