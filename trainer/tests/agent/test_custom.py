@@ -59,6 +59,7 @@ def test_it_is_given_its_arguments_its_folder_and_the_contracts_environment(
         "NUM_PROCESSES": "2",
     }
     assert environment["ACCELERATE_USE_CPU"] == "True"
+    assert environment["OARLOCK_ROUND"] == "1"
     assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OARLOCK_AGENT_FD", of_webhooks} & environment.keys()
     assert agent.report()["summary"] == "the command is done"
     assert (tmp_path / "run" / "accelerate.yaml").is_file()

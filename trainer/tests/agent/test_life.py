@@ -27,7 +27,7 @@ def test_each_rank_gets_its_place_in_the_gang(agent: Agent) -> None:
     agent.environment["MACHINE_RANK"] = "1"
     agent.start("leaves_its_environment")
     assert agent.wait() == 0
-    common = ["4", "2", "flux-0.flux.default.svc", "29500", "cpu"]
+    common = ["4", "2", "flux-0.flux.default.svc", "29500", "cpu", "1"]
     assert agent.awaited("environment-2").split() == ["2", "0", *common]
     assert agent.awaited("environment-3").split() == ["3", "1", *common]
 

@@ -56,7 +56,8 @@ def imports_fail() -> None:
 
 
 def leaves_its_environment() -> int:
-    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "DS_ACCELERATOR")
+    gang = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    names = ("RANK", "LOCAL_RANK", *gang, "DS_ACCELERATOR", "OARLOCK_ROUND")
     _leave_mark(f"environment-{_rank()}", "\n".join(os.environ[name] for name in names))
     return 0
 

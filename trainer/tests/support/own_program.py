@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+from agent_process import lives
+
 SCRATCH = Path(os.environ.get("SCRATCH", "/nonexistent"))
 LONGEST_SECONDS = 60
 
@@ -128,6 +130,40 @@ def leaves_one_behind() -> int:
     other = subprocess.Popen([sys.executable, __file__, "runs_for_ever"], start_new_session=True)
     leave("left", other.pid)
     return int(sys.argv[2]) if sys.argv[2:] else 0
+
+
+def runs_in_rounds() -> int:
+    """A launcher, its rank, and a daemon that has left their session; it notes whether the last round's daemon lives."""
+    number = int(os.environ["OARLOCK_ROUND"])
+    last = SCRATCH / f"daemon-{number - 1}"
+    if last.exists() and lives(int(last.read_text())):
+        leave("met-a-daemon")
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            return 0
+        signal.alarm(LONGEST_SECONDS)
+        leave(f"daemon-{number}", os.getpid())
+        return runs_for_ever()
+    rank = subprocess.Popen([sys.executable, __file__, "runs_for_ever"])
+    wait_for(f"daemon-{number}")
+    leave(f"round-{number}", json.dumps([os.getpid(), rank.pid, int((SCRATCH / f"daemon-{number}").read_text())]))
+    wait_for("finish")
+    return 0
+
+
+def fails_at_once() -> int:
+    number = int(os.environ["OARLOCK_ROUND"])
+    leave(f"round-{number}")
+    if number == 1:
+        sys.stderr.write("ValueError: of the first round\n")
+    return 3
+
+
+def fails_when_told() -> int:
+    leave("running", os.getpid())
+    wait_for("fail")
+    return 3
 
 
 def runs_for_ever() -> int:

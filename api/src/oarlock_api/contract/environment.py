@@ -49,6 +49,9 @@ SIMULATE_GPUS = "OARLOCK_SIMULATE_GPUS"
 POD_IP = "OARLOCK_POD_IP"
 """The pod's address, in the node's network (spec.pod.hostNetwork) only: NCCL and gloo take the interface that has it."""
 
+ROUND = "OARLOCK_ROUND"
+"""Which round of its attempt a rank, or the job's own command, is started for, from 1 on. The agent sets it."""
+
 RESERVED = frozenset(str(variable) for variable in Variable)
 
 

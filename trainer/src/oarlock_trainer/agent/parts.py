@@ -111,14 +111,7 @@ def start(
     stacks = StacksOnRequest(assignment, ranks=ranks, link=link, history=history, output=output)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-    rounds = GangRounds(
-        assignment,
-        link,
-        can_start_anew=ranks.can_start_anew,
-        books=board.begin_round,
-        timestamp=clock.timestamp,
-        now=now,
-    )
+    rounds = GangRounds(assignment, link, books=board.begin_round, timestamp=clock.timestamp, now=now)
     secrets = secret_values(given)
 
     def watch(now: float) -> tuple[HangGuard, Outcome]:

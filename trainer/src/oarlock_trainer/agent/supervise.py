@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oarlock_api.contract.environment import ROUND
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
@@ -332,7 +333,7 @@ class _Supervisor:
         self._gpus.judge_by(self._outcome)
         self._standing_by = self._cleared = False
         self._deadline = math.inf
-        self._start_ranks({} if order.step is None else {RESUME_STEP: str(order.step)})
+        self._start_ranks(order.round.number, {} if order.step is None else {RESUME_STEP: str(order.step)})
 
     def _heed_requests(self) -> None:
         if words := self._stacks.advance(self._beat_at):
@@ -369,13 +370,14 @@ class _Supervisor:
         able = self._host_ready and self._preflight.over and not self._ranks_started and not self._over
         if able and self._rounds.begins():
             seconds = self._preflight.rank_seconds
-            self._start_ranks({} if seconds is None else {COLLECTIVE_SECONDS: f"{seconds:.3f}"})
+            self._start_ranks(1, {} if seconds is None else {COLLECTIVE_SECONDS: f"{seconds:.3f}"})
 
-    def _start_ranks(self, variables: Mapping[str, str]) -> None:
+    def _start_ranks(self, number: int, variables: Mapping[str, str]) -> None:
+        """Start the ranks of this round, with these variables beyond its number."""
         self._ranks_started = True
         self._board.enter(PodPhase.STARTING)
         try:
-            self._ranks.start(variables)
+            self._ranks.start({ROUND: str(number), **variables})
         except StartError as error:
             self._end(ExitCode.CONFIGURATION, str(error))
         else:

@@ -106,13 +106,12 @@ def signal_others(number: int) -> None:
 
 def others_live() -> bool:
     """Whether a descendant in another session than ours lives."""
-    # Looking takes time: a process that is born meanwhile, of a parent that ends meanwhile, is seen by the second look.
-    return bool(_others() or _others())
+    return bool(_surely_others())
 
 
 def kill_others() -> bool:
     """SIGKILL each living descendant in another session than ours; whether there was none."""
-    others = _others()
+    others = _surely_others()
     for one in others:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(one.pid, signal.SIGKILL)
@@ -137,6 +136,11 @@ def end_all(*, within: float) -> None:
 
 def _children() -> list[int]:
     return [one.pid for one in _processes() if one.parent == os.getpid()]
+
+
+def _surely_others() -> list[_Process]:
+    # Looking takes time: a process that is born meanwhile, of a parent that ends meanwhile, is seen by the second look.
+    return _others() or _others()
 
 
 def _others() -> list[_Process]:

@@ -34,9 +34,7 @@ class Leader:
         job = SimpleNamespace(nodes=self.nodes, job_uid="uid", attempt=1, recovery=recovery)
         link: Any = SimpleNamespace(agent="", order=lambda _: None)
         assignment: Any = SimpleNamespace(pod=SimpleNamespace(rank=0, attempt=1), job=job, ranks_per_node=1)
-        self.rounds = GangRounds(
-            assignment, link, can_start_anew=True, books=self._keep, timestamp=lambda: "now", now=0.0
-        )
+        self.rounds = GangRounds(assignment, link, books=self._keep, timestamp=lambda: "now", now=0.0)
         assert self.rounds.begins()
 
     def _keep(self, number: int, ends: tuple[RoundEnd, ...]) -> None:

@@ -143,6 +143,19 @@ def test_a_later_attempt_that_does_not_say_goes_on_from_before_its_first_step() 
     assert ("resumed", 40) not in kinds(told(step(41), attempt=1))
 
 
+def test_what_a_trainer_told_is_forgotten_when_the_next_one_starts_in_its_pod() -> None:
+    inbox = Inbox()
+    messages = story(inbox)
+    for event in (step(41), GPU_FAULT, stage("checkpoint_save", "running")):
+        inbox.put(json.dumps(event).encode(), JSON)
+    messages.received()
+    inbox.put(json.dumps(step(42)).encode(), JSON)
+    messages.forget()
+    assert (messages.received(), messages.claims()) == ([], [])
+    inbox.put(json.dumps(step(41)).encode(), JSON)
+    assert kinds(messages.received()) == [("resumed", 40), ("phase", "Training"), ("step", 41)]
+
+
 def test_saving_and_validating_end_where_they_began_and_after_the_last_step_in_the_export() -> None:
     messages = told(
         stage("benchmark_base_model", "running"),

@@ -5,6 +5,8 @@ channel but its webhooks (trainer_webhooks), no signals of ours. So it gets only
 SIGTERM asks it to leave, SIGCONT continues it. All its descendants get them at once, because few launchers pass a signal on
 and some put their ranks into a session of their own; and once asked it has left only when the last of them has. How it ends
 after it was asked to leave is no failure, whatever its code: launchers turn the request into an error.
+
+In each round it is started anew, with the same words and environment but for the round's number.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class LocalCommand:
     """
 
     name = "the command"
-    tells_phases = tells_failures = has_steady_steps = can_check_collective = can_start_anew = False
+    tells_phases = tells_failures = has_steady_steps = can_check_collective = False
     torch_cuda = ""  # it has a torch of its own, or none
 
     def __init__(
@@ -71,15 +73,15 @@ class LocalCommand:
         self._stdout = OutputPipe(1, keep[LogStream.OUT])
         self._stderr = OutputPipe(2, keep[LogStream.ERR])
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked = False
+        self._asked = self._clearing = False
         self._code: int | None = None
         """How it ended, while what it has started still saves."""
         self._news: list[Message] = []
 
     @property
     def host_pid(self) -> int | None:
-        """The command's own process."""
-        return self._process.pid if self._process else None
+        """The command's own process, until it is reaped: its number may be another's then."""
+        return self._process.pid if self._process and self._process.returncode is None else None
 
     @property
     def channel_descriptor(self) -> int:
@@ -97,6 +99,7 @@ class LocalCommand:
 
     def start(self, variables: Mapping[str, str]) -> None:
         """Start it, in a session of its own. Raises StartError where the image has no such program or folder."""
+        self._clearing = False
         environment = {**self._environment, **variables}
         command = [expanded(word, environment) for word in (*self._program.command, *self._program.args)]
         try:
@@ -111,9 +114,6 @@ class LocalCommand:
             )
         except OSError as error:
             raise StartError(_why_not(error, program=command[0], folder=self._program.working_dir)) from error
-        finally:
-            self._stdout.close_here()
-            self._stderr.close_here()
         self._news.append(Message(HostEvent.STARTED, self._rank, {"pid": self._process.pid}))
 
     def signal(self, number: int) -> None:
@@ -138,14 +138,21 @@ class LocalCommand:
 
     def kill(self) -> None:
         """End its process group now; what it has put into groups of its own, the agent inherits and ends."""
-        if self._process:
-            children.kill(self._process.pid)
+        if (pid := self.host_pid) is not None:
+            children.kill(pid)
 
     def clear(self) -> None:
-        """Never asked for: it can't start anew."""
+        """Kill it, with its process group."""
+        self._clearing = True
+        if self.host_pid is None:
+            self._tell_cleared()
+        self.kill()
 
     def forget(self) -> None:
-        """Never asked for either."""
+        """What it has written, and what it told by webhooks."""
+        self._stdout.forget()
+        self._stderr.forget()
+        self._told.forget()
 
     def received(self) -> list[Message]:
         """That it is ready, that it was started, what it tells by webhooks, and how it ended."""
@@ -162,6 +169,9 @@ class LocalCommand:
         """Take in how it ended; asked to leave, it has done so once nothing is left that descends from it."""
         if self._process:
             self._process.returncode = code  # reaped elsewhere
+        if self._clearing:
+            self._tell_cleared()
+            return True
         self._code = code
         if not self._asked:
             self._tell_end(code)
@@ -171,6 +181,9 @@ class LocalCommand:
         """Pass on what it has written."""
         self._stdout.finish()
         self._stderr.finish()
+
+    def _tell_cleared(self) -> None:
+        self._news.append(Message(HostEvent.CLEARED, self._rank, {}))
 
     def _tell_end(self, code: int) -> None:
         self._code = None

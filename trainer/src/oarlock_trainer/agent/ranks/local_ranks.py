@@ -41,7 +41,7 @@ class LocalRanks:
 
     name = ""
     inbox: Inbox | None = None
-    tells_phases = tells_failures = has_steady_steps = can_check_collective = can_start_anew = True
+    tells_phases = tells_failures = has_steady_steps = can_check_collective = True
 
     def __init__(
         self,

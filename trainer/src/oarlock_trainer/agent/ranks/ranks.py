@@ -42,8 +42,6 @@ class Ranks(Protocol):
     """Whether a hang can be learned from its steps; if not, only a job's hangSeconds says what one is."""
     can_check_collective: bool
     """Whether it does the collective check of spec.preflight."""
-    can_start_anew: bool
-    """Whether `clear` leaves what can be started again."""
 
     @property
     def torch_cuda(self) -> str:
@@ -86,10 +84,13 @@ class Ranks(Protocol):
         """End all now."""
 
     def clear(self) -> None:
-        """End those that are left; HostEvent.CLEARED says when that is done. Then `forget`, and `start` anew."""
+        """End those that are left; HostEvent.CLEARED says when that is done. Then `forget`, and `start` anew.
+
+        What they leave behind, in groups or sessions of their own, the agent ends.
+        """
 
     def forget(self) -> None:
-        """Know nothing any more of what they have written until now."""
+        """Know nothing any more of what they have told and written until now."""
 
     def received(self) -> list[Message]:
         """Everything told since the last call, in order. Never blocks."""

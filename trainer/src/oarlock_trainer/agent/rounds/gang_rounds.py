@@ -47,7 +47,6 @@ class GangRounds:
         assignment: Assignment,
         link: GangLink,
         *,
-        can_start_anew: bool,
         books: Callable[[int, tuple[RoundEnd, ...]], None],
         timestamp: Callable[[], str],
         now: float,
@@ -55,7 +54,7 @@ class GangRounds:
         """`books` takes the number of the newest round and how those before it ended."""
         pod, job = assignment.pod, assignment.job
         self._link, self._books, self._timestamp = link, books, timestamp
-        self._active = can_start_anew and job.recovery.in_place == InPlace.AUTO
+        self._active = job.recovery.in_place == InPlace.AUTO
         self._rank, self._agent = pod.rank, link.agent or "0"
         self._member = Member(rank=pod.rank, agent=self._agent, incarnation=1, limits=_LIMITS, now=now)
         self._leader = Leader(term=FIRST.term, nodes=job.nodes, limits=_LIMITS, now=now) if pod.rank == 0 else None

@@ -37,9 +37,13 @@ class TrainerMessages:
     ) -> None:
         self._inbox = inbox
         self._rank = rank
-        self._attempt = attempt
+        self._goes_on = attempt > 1
+        """Whether training has begun before, in an earlier attempt or round."""
         self._now = now
         self._stamp = stamp
+        self._begin()
+
+    def _begin(self) -> None:
         self._base = self._phase = PodPhase.STARTING
         self._resumed: int | None = None
         self._step: int | None = None
@@ -54,6 +58,12 @@ class TrainerMessages:
     def received(self) -> list[Message]:
         """What has come since the last call, as a rank would have told it."""
         return [message for payload in self._inbox.take() for message in self._messages(payload)]
+
+    def forget(self) -> None:
+        """The trainer that told all of it is gone; the next one goes on from where it finds itself."""
+        self._inbox.take()
+        self._goes_on = True
+        self._begin()
 
     def claims(self) -> list[Symptom]:
         """What `received` has heard against GPUs since the last call."""
@@ -76,7 +86,7 @@ class TrainerMessages:
 
     def _stepped(self, payload: Step) -> list[Message]:
         messages = []
-        if self._resumed is None and (payload.resumed or self._attempt > 1):
+        if self._resumed is None and (payload.resumed or self._goes_on):
             # Without a word of its own: whoever goes on has its first new step behind it.
             self._resumed = payload.resumed or max(payload.step - 1, 0)
             messages.append(Message(Event.RESUMED, self._rank, {"step": self._resumed}))
