@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, cast
 
+from oarlock_api.contract.history import HISTORY
+from oarlock_trainer.agent.hangs import hang_guard
+from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
 from oarlock_trainer.agent.hangs.hang_guard import HangGuard
 from oarlock_trainer.runtime.assignment import Pod
 from oarlock_trainer.runtime.channel import Event, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    import pytest
 
 POD = Pod(job="flux", pod_uid="p", node="n", rank=0, attempt=1)
 
@@ -22,6 +29,10 @@ class Ranks:
 
     def __init__(self) -> None:
         self.written = ""
+        self.recorder: FlightRecorder | None = None
+
+    def dumps(self) -> list[Path]:
+        return self.recorder.dumps() if self.recorder else []
 
     def ask_stacks(self, _numbers: Sequence[int]) -> None:
         self.written += "the hang's"
@@ -43,3 +54,31 @@ def test_what_came_too_late_for_a_request_is_no_evidence_of_a_hang(caplog: Any) 
     guard.ask()
     assert guard.answer()
     assert [record.stacks for record in caplog.records] == ["the hang's"]
+
+
+def test_dumps_of_a_hang_are_kept_though_the_next_round_begins_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The storage takes the first hang's dumps only after a second round has hung as well."""
+    copy, goes_on = hang_guard.shutil.copyfile, threading.Event()
+
+    def copyfile(source: Path, target: Path) -> None:
+        assert goes_on.wait(60)
+        copy(source, target)
+
+    monkeypatch.setattr(hang_guard.shutil, "copyfile", copyfile)
+    local, output, ranks = tmp_path / "nccl", tmp_path / "output", Ranks()
+    output.mkdir()
+    ranks.recorder = FlightRecorder(local, {}, wanted=True)
+    keeping = []
+    for number in (1, 2):
+        guard = HangGuard(POD, cast("Any", ranks), job_uid="u", hang_seconds=1, now=0.0)
+        (local / "nccl-trace-rank-0").write_text(f"hang {number}")
+        keeping.append(guard.keep(output, at=f"2026-01-01T00:00:0{number}Z"))
+        ranks.recorder.forget()
+    goes_on.set()
+    for (thread, name), number in zip(keeping, (1, 2), strict=True):
+        thread.join(60)
+        kept = output / HISTORY / name
+        assert kept.with_name(f"{kept.stem}.nccl-trace-rank-0").read_text() == f"hang {number}"
+    assert not list(local.iterdir())

@@ -12,7 +12,9 @@ import contextlib
 import logging
 import shutil
 import signal
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
@@ -25,8 +27,6 @@ from oarlock_trainer.agent.verdict import Verdict
 from oarlock_trainer.ranks.rank_host import HostEvent
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from oarlock_trainer.agent.hangs.hang import Hang
     from oarlock_trainer.agent.ranks.ranks import Ranks
     from oarlock_trainer.runtime.assignment import Pod
@@ -42,6 +42,8 @@ WAKING_SECONDS = 0.5
 KEEP_SECONDS = 2.0
 """What keeping gets: text of some kilobytes and dumps of some megabytes, on storage that works."""
 _LOGGED = 8192
+_keeping = threading.Lock()
+"""One hang after the other, also where rounds follow each other faster than the storage takes them."""
 
 
 class HangGuard:
@@ -130,13 +132,14 @@ class HangGuard:
     def keep(self, output: Path, *, at: str) -> tuple[threading.Thread, str]:
         """Start to keep stacks and dumps in the history below the output; joining is up to the caller.
 
+        They are this hang's: what the next round's ranks write, or forget, does not touch them.
         The second value is the text's name below the history's folder; dumps lie beside it. `at` is RFC 3339.
         """
         name = stacks_name(self._pod.attempt, self._job_uid, self._pod.rank, at)
         text = "\n\n".join(f"rank {rank}:\n{stacks or 'it did not answer'}" for rank, stacks in self._written().items())
         thread = threading.Thread(
             target=_keep,
-            args=(output, output / HISTORY / STACKS / name, text, self._ranks.dumps()),
+            args=(output, output / HISTORY / STACKS / name, text, _set_aside(self._ranks.dumps())),
             name="hang-evidence",
             daemon=True,
         )
@@ -147,10 +150,25 @@ class HangGuard:
         return self._ranks.stacks(standing.rank for standing in self._hang.ranks) if self._hang else {}
 
 
+def _set_aside(dumps: list[Path]) -> list[Path]:
+    """Move dumps into a folder of their own beside them; none of them where that fails."""
+    if not dumps:
+        return []
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="hang-", dir=dumps[0].parent))
+        return [dump.rename(folder / dump.name) for dump in dumps]
+    except OSError as error:
+        log.warning("the flight recorders' dumps can't be kept: %s", error)
+        return []
+
+
 def _keep(output: Path, path: Path, text: str, dumps: list[Path]) -> None:
-    with contextlib.suppress(OSError):  # the log has the stacks; a storage that fails may well be what they tell of
+    # The log has the stacks; a storage that fails may well be what they tell of.
+    with _keeping, contextlib.suppress(OSError):
         if output.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text + "\n")
             for dump in dumps:
                 shutil.copyfile(dump, path.with_name(f"{path.stem}.{dump.name}"))
+    for dump in dumps[:1]:
+        shutil.rmtree(dump.parent, ignore_errors=True)
