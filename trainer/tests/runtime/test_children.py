@@ -19,6 +19,8 @@ from oarlock_trainer.runtime import children
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import pytest
+
 
 def holds_alone(promise: Callable[[], None]) -> None:
     """Run it as an agent without other children."""
@@ -66,3 +68,11 @@ def test_the_agents_own_helpers_hold_no_job() -> None:
 
 def test_a_command_that_is_not_reaped_yet_does_not_live() -> None:
     holds_alone(_a_command_has_ended)
+
+
+def test_none_is_left_only_where_a_second_look_finds_none_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may be born while the first look is on its way, of a parent that ends meanwhile."""
+    born = children._Process(pid=2**30, parent=os.getpid(), session=2**30, part=False, lives=True)
+    looks = iter([[], [born], [born], [], []])
+    monkeypatch.setattr(children, "_processes", lambda: next(looks))
+    assert [children.kill_others() for _ in range(3)] == [False, False, True]
