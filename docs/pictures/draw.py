@@ -31,6 +31,24 @@ PICTURES = {
             Arrow("start elsewhere", "train"),
         ),
     ),
+    "rounds": Diagram(
+        "A round ends, the gang stands by, and the next round begins, or a new attempt",
+        (
+            Box("round 1", 0, 0, ("all ranks train",)),
+            Box("a rank ends or hangs", 1, 0, ("its agent tells rank 0's",)),
+            Box("stand by", 2, 0, ("each agent kills its ranks",)),
+            Box("whole again", 2, 1, ("nothing of round 1 lives",)),
+            Box("round 2", 1, 1, ("newest step that all have",), strong=True),
+            Box("new attempt", 3, 0, ("all agents leave",)),
+        ),
+        (
+            Arrow("round 1", "a rank ends or hangs"),
+            Arrow("a rank ends or hangs", "stand by"),
+            Arrow("stand by", "whole again"),
+            Arrow("whole again", "round 2"),
+            Arrow("stand by", "new attempt"),
+        ),
+    ),
     "parts": Diagram(
         "Who talks to whom: kubectl, API server, operator, the pods of a gang and their storage",
         (
