@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -32,6 +33,22 @@ def ended(client: socket.socket) -> bytes:
     return said
 
 
+def dribble(client: socket.socket) -> None:
+    """Send a byte now and then until the server ends the connection."""
+    client.settimeout(0.02)
+    until = time.monotonic() + 30
+    said = b"x"
+    while said and time.monotonic() < until:
+        try:
+            client.sendall(b"G")
+            said = client.recv(65536)
+        except TimeoutError:
+            continue
+        except OSError:
+            said = b""
+    assert said == b""
+
+
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patient, "HEAD_SECONDS", 0.05)
@@ -52,17 +69,18 @@ def test_who_sends_a_head_byte_by_byte_has_no_more_time_for_it(
     answer = b""
     while not answer.endswith(b"\r\n\r\nok"):
         answer += client.recv(65536)
-    client.settimeout(0.02)
-    said = None
-    while said is None:
-        try:
-            client.sendall(b"G")
-            said = client.recv(1)
-        except TimeoutError:
-            continue
-        except OSError:
-            said = b""
-    assert said == b""
+    dribble(client)
+
+
+@pytest.mark.parametrize("request_line", [b"GET /healthz", b"POST /theme", b"GET /nowhere"])
+def test_who_is_answered_and_sends_a_body_byte_by_byte_loses_the_connection(
+    client: socket.socket, monkeypatch: pytest.MonkeyPatch, request_line: bytes
+) -> None:
+    monkeypatch.setattr(patient, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(guards, "FORM_SECONDS", 0.0)
+    client.sendall(request_line + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nx")
+    assert client.recv(65536).startswith(b"HTTP/1.1 ")
+    dribble(client)
 
 
 @pytest.mark.usefixtures("hurried")
