@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from streams import served
 
-from oarlock.web import guards, patient, serve
+from oarlock.web import guards, patient, sent, serve
 from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
+from oarlock.web.budget import Budget
 from oarlock.web.settings import Settings
 
 
@@ -101,6 +107,35 @@ def test_an_answer_may_take_longer_than_a_head(access: LinkAuthenticator) -> Non
 def test_a_head_with_the_longest_token_may_come_in_pieces(client: socket.socket) -> None:
     client.sendall(b"GET / HTTP/1.1\r\nCookie: " + b"x" * 30_000)
     assert ended(client) == b"", "it waits for the rest"
+
+
+@pytest.mark.parametrize("half_closed", [False, True])
+def test_who_takes_nothing_of_a_large_answer_keeps_no_connection(
+    monkeypatch: pytest.MonkeyPatch, *, half_closed: bool
+) -> None:
+    lost, room = threading.Event(), Budget()
+    monkeypatch.setattr(sent, "SEND_SECONDS", 0.1)
+    monkeypatch.setattr(patient, "CLOSE_SECONDS", 0.1)
+    closed = patient.PatientProtocol.connection_lost
+
+    def lose(self: patient.PatientProtocol, error: Exception | None) -> None:
+        closed(self, error)
+        lost.set()
+
+    monkeypatch.setattr(patient.PatientProtocol, "connection_lost", lose)
+
+    async def picture(_: Request) -> Response:
+        return sent.Sent(b"x" * 2**25, room.share(), media_type="image/png", headers={})
+
+    with served(Starlette(routes=[Route("/picture", picture)])) as address, socket.socket() as client:
+        where = urlsplit(address)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect((where.hostname, where.port))
+        client.sendall(b"GET /picture HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        if half_closed:
+            client.recv(1)
+            client.shutdown(socket.SHUT_WR)
+        assert lost.wait(10)
 
 
 def test_a_head_without_end_is_refused(client: socket.socket) -> None:

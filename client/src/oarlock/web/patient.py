@@ -7,6 +7,7 @@ Each is one of the connections that all clients share.
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -16,6 +17,25 @@ HEAD_SECONDS = 20.0
 
 And from an answer to the end of a body that it did not wait for. To close at once would take the answer from who still sends.
 """
+CLOSE_SECONDS = 5.0
+"""From the connection's close for what the client has still to take; a transport waits for that for ever."""
+
+
+class _Closing:
+    """A transport that does not wait for long once it was closed."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        self._transport.close()
+        if not self._closed:
+            self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
+        self._closed = True
 
 
 class PatientProtocol(H11Protocol):
@@ -25,7 +45,7 @@ class PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
-        super().connection_made(transport)
+        super().connection_made(cast(asyncio.Transport, _Closing(transport, self.loop)))
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -35,6 +55,10 @@ class PatientProtocol(H11Protocol):
             self._wait()
         else:
             self._end_wait()
+
+    def eof_received(self) -> None:
+        """Close it, as asyncio would: what the client does not take by then, it does not take at all."""
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         """Wait for the rest of a body that nobody reads."""
