@@ -11,7 +11,8 @@ from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster, connect, jobs_path
 from oarlock.errors import ForbiddenError, RefusedError
 from oarlock.job import Job
-from oarlock.rows import JobRow, NodeRow, job_row, node_rows, part
+from oarlock.parts import part
+from oarlock.rows import JobRow, NodeRow, job_row, node_rows
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.contract.node_marks import GIVEN_BACK
 

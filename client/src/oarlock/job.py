@@ -25,8 +25,9 @@ from oarlock.errors import (
     RefusedError,
     WaitTimeoutError,
 )
+from oarlock.parts import objects, part
 from oarlock.patience import is_hiccup, patient
-from oarlock.rows import EventRow, FaultRow, JobRow, event_rows, fault_rows, job_row, objects, part
+from oarlock.rows import EventRow, FaultRow, JobRow, event_rows, fault_rows, job_row
 from oarlock_api.contract.history import METRICS
 from oarlock_api.contract.requests import REQUEST_ANNOTATION, RequestState, in_words
 

@@ -13,8 +13,8 @@ from typing import Any
 from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster
 from oarlock.errors import NotFoundError, NotNowError
+from oarlock.parts import objects, part
 from oarlock.port_forward import get
-from oarlock.rows import objects, part
 from oarlock_api.contract.environment import STATUS_PORT
 from oarlock_api.contract.names import Label
 from oarlock_api.contract.pictures import INDEX, MOST_INDEX, MOST_PICTURE, is_picture, kind

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from oarlock.rows import part
+from oarlock.parts import part
 from oarlock_api.contract.history import HISTORY, LOGS, attempt_folder, log_name
 from oarlock_api.contract.wire import text
 

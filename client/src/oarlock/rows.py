@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oarlock.clock import when
+from oarlock.parts import objects, part, texts
 from oarlock_api.contract.node_marks import CORDONED, ENDED, GIVEN_BACK
 
 Json = Mapping[str, Any]
@@ -149,7 +150,7 @@ def fault_rows(job: Json) -> list[FaultRow]:
     rows = []
     if fault := part(status, "lastFault"):
         what = _text(fault, "reason") or _text(fault, "class")
-        words = [what, _text(fault, "verdict"), _text(fault, "action"), *_texts(fault, "evidence")]
+        words = [what, _text(fault, "verdict"), _text(fault, "action"), *texts(fault, "evidence")]
         rows.append(
             FaultRow(
                 time=_text(fault, "time"),
@@ -235,26 +236,9 @@ def _is_pod_of(pod: str, job: str) -> bool:
     return re.fullmatch(rf"{re.escape(job)}-[0-9]+-[0-9]+", pod) is not None
 
 
-def part(raw: Json, name: str) -> Json:
-    """The object that stands there; empty where none does."""
-    found = raw.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def objects(raw: Json, name: str) -> list[Json]:
-    """The objects of the list that stands there."""
-    found = raw.get(name)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
 def _text(raw: Json, name: str) -> str | None:
     found = raw.get(name)
     return found if isinstance(found, str) and found else None
-
-
-def _texts(raw: Json, name: str) -> list[str]:
-    found = raw.get(name)
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def _integer(raw: Json, name: str) -> int | None:

@@ -9,8 +9,9 @@ import typer
 
 from oarlock.cli.output import Column, age, checked, duration, say, show, table, write
 from oarlock.cli.verb import Name, Output, verb
+from oarlock.parts import objects, part
 from oarlock.patience import patient
-from oarlock.rows import JobRow, job_row, objects, part
+from oarlock.rows import JobRow, job_row
 from oarlock.terminal import escaped
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from oarlock.explain.pods import read_pod
 from oarlock.explain.settings import settings
 from oarlock.explain.sought import with_causes_sought
 from oarlock.facts.model import Facts
+from oarlock.parts import objects, part
 from oarlock.story import VERSION, Attempt, Now, Story, Trouble, Unknown
 from oarlock_api.contract.wire import text
 
@@ -34,7 +35,7 @@ def explain(facts: Facts) -> Story:
     found = with_causes_sought(facts, attempts(facts, pods, lines))
     rows = timed(facts, lines, found)
     now, trouble = _now(facts, now_.Situation(facts, pods), lines, found)
-    status = (facts.job or {}).get("status") or {}
+    status = part(facts.job or {}, "status")
     off = cordons(facts)
     return Story(
         version=VERSION,
@@ -47,7 +48,7 @@ def explain(facts: Facts) -> Story:
         trouble=trouble,
         attempts=found,
         cordons=off,
-        avoided=tuple(text(one.get("name"), 253) for one in status.get("avoidedNodes") or []),
+        avoided=tuple(text(one.get("name"), 253) for one in objects(status, "avoidedNodes")),
         chain=chain(facts, lines, found, cordons=off, now=now, trouble=trouble),
         curve=curve(rows),
         unseen=unseen(rows),
@@ -65,7 +66,7 @@ def _now(
     phase = situation.status.get("phase")
     if phase == "Failed":
         held = now_.failure(situation, last)
-    elif phase == "Suspended" and not (facts.job.get("spec") or {}).get("suspend"):
+    elif phase == "Suspended" and not part(facts.job, "spec").get("suspend"):
         held = now_.refused(situation)  # it is to go on, and something is in the way
     elif phase in ("Succeeded", "Suspended"):
         held = None

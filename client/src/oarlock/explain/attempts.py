@@ -19,6 +19,7 @@ from oarlock.explain.causes import OF_CLASS, Cause, Part, named
 from oarlock.explain.pods import Pod
 from oarlock.explain.rounds import rounds
 from oarlock.facts.model import Facts, Object
+from oarlock.parts import objects, part, texts
 from oarlock.story import Attempt, Evidence, Place, Stage, Trouble
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.report import Report, parse_report
@@ -64,12 +65,13 @@ def uid_of(facts: Facts) -> str:
 
 def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, ...]:
     """All attempts of which anything is known, the oldest first."""
-    status = (facts.job or {}).get("status") or {}
-    records: dict[int, Object] = {one["number"]: one for one in status.get("attempts") or []}
+    status = part(facts.job or {}, "status")
+    booked = objects(status, "rounds")
+    records = {number: one for one in objects(status, "attempts") if (number := integer(one.get("number"))) is not None}
     reports = _reports(facts, lines)
     numbers = {*records, *(pod.attempt for pod in pods), *(report.attempt for report in reports)}
     numbers |= {number for line in lines.all if (number := integer(line.get("attempt")))}
-    of_last_fault = _attempt_of(status.get("lastFault"), records, status.get("rounds") or [])
+    of_last_fault = _attempt_of(part(status, "lastFault"), records, booked)
     told = _told(facts)
     found = []
     for number in sorted(numbers - {0}):
@@ -87,7 +89,6 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
         if best and number != of_last_fault and (not troubles or troubles[0].cause in faults.VICTIMS):
             troubles = [best, *(one for one in troubles if one.rank != best.rank)]
         one = _attempt(record, number=number, pods=own, lines=lines.at(number), places=places, troubles=tuple(troubles))
-        booked = status.get("rounds") or []
         ended = rounds(booked, lines.at(number), attempt=number, where=where, job=job_of(facts))
         # What ended the attempt after all is told as its fault.
         own_faults = {(fault.time, fault.rank) for fault in troubles}
@@ -117,11 +118,9 @@ def _attempt(
 ) -> Attempt:
     started = next((line for line in lines if line.get("type") == "AttemptStarted"), {})
     ended = [line for line in lines if line.get("type") == "Ended"]
-    resumed = next(
-        (integer((line.get("data") or {}).get("step")) for line in lines if line.get("type") == "Resumed"), None
-    )
-    steps = [step for line in lines if (step := integer((line.get("data") or {}).get("step"))) is not None]
-    image = next((pod.image for pod in pods if pod.image), "") or text((started.get("data") or {}).get("image"), 512)
+    resumed = next((integer(part(line, "data").get("step")) for line in lines if line.get("type") == "Resumed"), None)
+    steps = [step for line in lines if (step := integer(part(line, "data").get("step"))) is not None]
+    image = next((pod.image for pod in pods if pod.image), "") or text(part(started, "data").get("image"), 512)
     last = ended[-1] if ended else {}
     decided = next((line for line in lines if line.get("type") == "Decision"), {})
     start = text(record.get("startTime"), 40) or text(started.get("time"), 40)
@@ -134,10 +133,10 @@ def _attempt(
         end_reason=text(record.get("endReason"), 253) or text((decided or last).get("reason"), 253),
         image=image,
         places=places,
-        node_names=tuple(record.get("nodeNames") or sorted({place.node for place in places if place.node})),
-        removed_node_names=tuple(record.get("removedNodeNames") or ()),
-        resumed_from_step=record.get("resumedFromStep", resumed),
-        lost_steps=record.get("lostSteps"),
+        node_names=tuple(texts(record, "nodeNames") or sorted({place.node for place in places if place.node})),
+        removed_node_names=tuple(texts(record, "removedNodeNames")),
+        resumed_from_step=integer(record.get("resumedFromStep", resumed)),
+        lost_steps=integer(record.get("lostSteps")),
         last_step=max(steps, default=None),
         stages=_stages(record, lines),
         faults=troubles,
@@ -146,13 +145,12 @@ def _attempt(
 
 
 def _stages(record: Object, lines: Sequence[Object]) -> tuple[Stage, ...]:
-    known = record.get("stageMilliseconds") or {}
-    if known:
+    if known := _milliseconds(record):
         return tuple(
             Stage(name=f"{name[0].upper()}{name[1:]}", seconds=known[name] / 1000) for name in STAGES if known.get(name)
         )
     phases = [line for line in lines if line.get("type") == "Stage" and not line.get("rank")]
-    told = [(line.get("data") or {}) for line in phases]
+    told = [part(line, "data") for line in phases]
     return tuple(
         Stage(name=text(one.get("name"), 64), seconds=seconds)
         for one in told
@@ -160,19 +158,24 @@ def _stages(record: Object, lines: Sequence[Object]) -> tuple[Stage, ...]:
     )
 
 
+def _milliseconds(record: Object) -> dict[str, int]:
+    known = part(record, "stageMilliseconds")
+    return {name: took for name in STAGES if (took := integer(known.get(name))) is not None}
+
+
 def _first_step(record: Object, start: str, lines: Sequence[Object]) -> str:
     """By the operator's stages, which begin with the attempt; else when the history's leader saw it."""
-    known = record.get("stageMilliseconds") or {}
+    known = _milliseconds(record)
     if known.get("firstStep") is not None and (began := parsed(start)):
         took = sum(known.get(name) or 0 for name in STAGES if name not in ("detect", "decide"))
         return written(began + timedelta(milliseconds=took))
     stages = (line for line in lines if line.get("type") == "Stage")
-    return next((text(one.get("time"), 40) for one in stages if (one.get("data") or {}).get("name") == "FirstStep"), "")
+    return next((text(one.get("time"), 40) for one in stages if part(one, "data").get("name") == "FirstStep"), "")
 
 
 def _decision(lines: Sequence[Object]) -> str:
     line = next((one for one in lines if one.get("type") == "Decision"), {})
-    data: Mapping[str, object] = line.get("data") or {}
+    data = part(line, "data")
     said = text(line.get("message"), 1024) or text(line.get("reason"), 253)
     rule = text(data.get("rule"), 256)
     return f"{said} (rule {rule})" if said and rule and rule not in said else said
@@ -183,11 +186,12 @@ def _places(pods: Sequence[Pod], lines: Sequence[Object], record: Object) -> tup
     where = {pod.rank: pod.node for pod in pods if pod.node}
     for line in lines:
         if line.get("type") == "GangComplete":
-            told = (line.get("data") or {}).get("nodes") or {}
-            where = {**{int(rank): text(node, 253) for rank, node in told.items() if str(rank).isdecimal()}, **where}
+            told = part(part(line, "data"), "nodes")
+            ranks = {int(rank): text(node, 253) for rank, node in told.items() if len(rank) < 8 and rank.isdecimal()}
+            where = {**ranks, **where}
         elif (rank := integer(line.get("rank"))) is not None and (node := text(line.get("node"), 253)):
             where.setdefault(rank, node)
-    names = record.get("nodeNames") or []
+    names = texts(record, "nodeNames")
     if not where and len(names) == 1:
         where = {0: names[0]}
     return tuple(Place(rank=rank, node=node) for rank, node in sorted(where.items()) if node)
@@ -195,7 +199,7 @@ def _places(pods: Sequence[Pod], lines: Sequence[Object], record: Object) -> tup
 
 def _reports(facts: Facts, lines: Lines) -> list[Report]:
     """Reports of endings that are of this job: files of an earlier job with the same output are older than it."""
-    began = text((facts.job or {"metadata": {}})["metadata"].get("creationTimestamp"), 40)
+    began = text(part(facts.job or {}, "metadata").get("creationTimestamp"), 40)
     began = began or next((text(line.get("time"), 40) for line in lines.all), "")
     found = []
     for raw in facts.output.reports if facts.output else ():
@@ -239,7 +243,7 @@ def _is_a_trouble(decision: Object) -> bool:
 
 
 def _of_line(line: Object, rank: int | None, node: str, job: str) -> Trouble:
-    data = line.get("data") or {}
+    data = part(line, "data")
     if report := _report({"attempt": line.get("attempt"), "rank": rank, **data}):
         told = report if report.summary else replace(report, summary=text(line.get("message"), 1500))
         return faults.of_report(told, job=job, node=text(line.get("node"), 253) or node)
@@ -261,7 +265,7 @@ def _of_line(line: Object, rank: int | None, node: str, job: str) -> Trouble:
     )
 
 
-def _attempt_of(fault: Object | None, records: Mapping[int, Object], rounds: Sequence[Object]) -> int | None:
+def _attempt_of(fault: Object, records: Mapping[int, Object], rounds: Sequence[Object]) -> int | None:
     """Which attempt status.lastFault ended: the last that had ended, or is to end, and had begun before it.
 
     None where it ended a round only, and the attempt goes on.
@@ -302,7 +306,7 @@ def _with_the_operators_word(facts: Facts, raw: Object, record: Object, troubles
 
 def _with_what_was_kept(facts: Facts, told: Trouble | None, record: Object, number: int) -> Trouble | None:
     """What Events tell of an attempt's end, with the place that the status has kept; these are gone after an hour."""
-    raw = record.get("fault")
+    raw = part(record, "fault")
     if not raw:
         return told
     kept = faults.of_kept_fault(raw, attempt=number, end_reason=text(record.get("endReason"), 253), job=job_of(facts))
@@ -317,7 +321,7 @@ def _told(facts: Facts) -> dict[int, Trouble]:
     for event in facts.events:
         said = text(event.get("message"), 1024)
         after = _NEXT.search(said)
-        if (event.get("involvedObject") or {}).get("kind") != "TrainingJob" or after is None:
+        if part(event, "involvedObject").get("kind") != "TrainingJob" or after is None:
             continue
         pod = _POD.search(said)
         reason, time = text(event.get("reason"), 128), when(event)

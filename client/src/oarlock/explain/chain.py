@@ -9,6 +9,7 @@ from oarlock.explain.attempts import Lines
 from oarlock.explain.rounds import went_on
 from oarlock.explain.some_names import some
 from oarlock.facts.model import Facts
+from oarlock.parts import part
 from oarlock.story import Attempt, Cordon, Moment, Now, Trouble
 from oarlock_api.contract.wire import number, text
 
@@ -104,7 +105,7 @@ def where_of(fault: Trouble) -> str:
     of_the_pod = fault.rank is None or f"-{fault.rank} on " in fault.message
     pod = "" if of_the_pod else f"pod {fault.rank}"
     parts = [fault.node, pod, f"GPU {fault.gpu}" if fault.gpu is not None else ""]
-    said = ", ".join(part for part in parts if part and part not in fault.message)
+    said = ", ".join(one for one in parts if one and one not in fault.message)
     return f"{said}: " if said else ""
 
 
@@ -121,7 +122,7 @@ def _cordon(one: Cordon) -> Moment:
 
 def _events(facts: Facts) -> Iterator[Moment]:
     for event in facts.events:
-        about, reason = event.get("involvedObject") or {}, text(event.get("reason"), 128)
+        about, reason = part(event, "involvedObject"), text(event.get("reason"), 128)
         if about.get("kind") == "TrainingJob" and reason in _TOLD:
             yield Moment(time=when(event), what=reason, text=text(event.get("message"), 1024))
 
@@ -141,7 +142,7 @@ def _lines(lines: Lines) -> Iterator[Moment]:
             )
     saved = [line for line in lines.all if line.get("type") == "Checkpoint"]
     if saved:
-        data = saved[-1].get("data") or {}
+        data = part(saved[-1], "data")
         yield Moment(
             time=text(saved[-1].get("time"), 40),
             what="Checkpoint",
@@ -164,7 +165,7 @@ def _waits(trouble: Trouble | None, attempts: Sequence[Attempt], now: Now) -> It
 
 
 def _end(facts: Facts, now: Now) -> Iterator[Moment]:
-    ended = text(((facts.job or {}).get("status") or {}).get("completionTime"), 40)
+    ended = text(part(facts.job or {}, "status").get("completionTime"), 40)
     if ended:
         yield Moment(time=ended, what=now.phase, text=now.message)
 

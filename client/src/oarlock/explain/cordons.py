@@ -12,6 +12,7 @@ from typing import Any
 
 from oarlock.clock import parsed
 from oarlock.facts.model import Facts, Object
+from oarlock.parts import objects, part
 from oarlock.story import Cordon
 from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, parse_asked_by
 from oarlock_api.contract.node_marks import GIVEN_BACK
@@ -23,9 +24,9 @@ SAME_PATCH = timedelta(seconds=5)
 
 def cordons(facts: Facts) -> tuple[Cordon, ...]:
     """All that the status tells."""
-    status = (facts.job or {}).get("status") or {}
+    status = part(facts.job or {}, "status")
     nodes = {text(one["metadata"].get("name"), 253): one for one in facts.nodes}
-    return tuple(_cordon(one, nodes.get(text(one.get("name"), 253))) for one in status.get("cordonedNodes") or [])
+    return tuple(_cordon(one, nodes.get(text(one.get("name"), 253))) for one in objects(status, "cordonedNodes"))
 
 
 def _cordon(told: Object, node: Object | None) -> Cordon:
@@ -35,7 +36,7 @@ def _cordon(told: Object, node: Object | None) -> Cordon:
         time=text(told.get("time"), 40),
         done_time=text(told.get("doneTime"), 40),
         attempt=integer(told.get("attempt")),
-        gpu_uuid=text((told.get("gpu") or {}).get("uuid"), 64),
+        gpu_uuid=text(part(told, "gpu").get("uuid"), 64),
     )
     if node is None or not cordon.done_time:
         return cordon

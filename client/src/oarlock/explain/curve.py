@@ -10,6 +10,7 @@ from typing import TypeVar
 from oarlock.clock import parsed, written
 from oarlock.explain.attempts import Lines
 from oarlock.facts.model import Facts, Object
+from oarlock.parts import objects, part
 from oarlock.story import Attempt, Point, UnseenLoss
 from oarlock_api.contract.wire import integer, number, text
 
@@ -28,7 +29,7 @@ def timed(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> list[tuple
     """
     rows: Sequence[Object] = facts.output.metrics if facts.output else ()
     if not rows:
-        rows = ((facts.job or {}).get("status") or {}).get("curve") or ()
+        rows = objects(part(facts.job or {}, "status"), "curve")
     return _lasting(list(zip(rows, _times(rows, _known(lines, attempts)), strict=True)))
 
 
@@ -76,7 +77,7 @@ def _known(lines: Lines, attempts: Sequence[Attempt]) -> Known:
     """Steps whose time the history or the status tells: the first of each attempt, and those that were saved."""
     found: dict[int, dict[int, datetime]] = {}
     for line in lines.all:
-        step, time = integer((line.get("data") or {}).get("step")), parsed(text(line.get("time"), 40))
+        step, time = integer(part(line, "data").get("step")), parsed(text(line.get("time"), 40))
         attempt = integer(line.get("attempt"))
         if line.get("type") == "Checkpoint" and attempt is not None and step is not None and time:
             found.setdefault(attempt, {})[step] = time

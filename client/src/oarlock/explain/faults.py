@@ -10,6 +10,7 @@ from oarlock.explain.advice import advice
 from oarlock.explain.causes import OF_CLASS, OF_CODE, Cause, Part, named
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Object
+from oarlock.parts import part, texts
 from oarlock.story import Evidence, Trouble
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.health import GpuVerdict
@@ -116,7 +117,7 @@ def _disruption(pod: Pod) -> str:
 
 def of_last_fault(raw: Object, *, attempt: int, end_reason: str, job: str) -> Trouble:
     """The trouble that status.lastFault tells, which ended `attempt` for `end_reason`."""
-    kind, said = text(raw.get("class"), 64), [text(one, 1024) for one in raw.get("evidence") or []]
+    kind, said = text(raw.get("class"), 64), [text(one, 1024) for one in texts(raw, "evidence")]
     message = said[0] if said else f"a fault of class {kind}"
     cause = next((cause for known, cause in OF_CLASS.items() if known == kind), Cause.APPLICATION_ERROR)
     if kind == FailureClass.GPU and raw.get("verdict") == GpuVerdict.RESTART_PROCESS:
@@ -125,7 +126,7 @@ def of_last_fault(raw: Object, *, attempt: int, end_reason: str, job: str) -> Tr
     end_reason = text(raw.get("reason"), 253) or end_reason
     if precise is cause and (told := named(end_reason)) and not _is_broader(told, cause):
         precise = told
-    node, gpu = text(raw.get("nodeName"), 253), raw.get("gpu") or {}
+    node, gpu = text(raw.get("nodeName"), 253), part(raw, "gpu")
     time = text(raw.get("time"), 40)
     return Trouble(
         cause=precise,
@@ -151,7 +152,7 @@ def of_kept_fault(raw: Object, *, attempt: int, end_reason: str, job: str) -> Tr
     index, xid = integer(raw.get("gpuIndex")), integer(raw.get("xid"))
     where = [f"GPU {index}" if index is not None else "", f"XID {xid}" if xid is not None else ""]
     known = named(end_reason)
-    said = " ".join(part for part in where if part) or (known.meaning if known else end_reason)
+    said = " ".join(one for one in where if one) or (known.meaning if known else end_reason)
     told = of_last_fault(
         {**raw, "gpu": {"index": index}, "evidence": [said]}, attempt=attempt, end_reason=end_reason, job=job
     )

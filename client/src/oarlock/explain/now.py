@@ -16,6 +16,7 @@ from oarlock.explain.causes import Cause, named
 from oarlock.explain.pods import Pod
 from oarlock.explain.some_names import some
 from oarlock.facts.model import Facts, Object
+from oarlock.parts import objects, part, texts
 from oarlock.story import Attempt, Evidence, Now, Trouble
 from oarlock_api.contract.wire import integer, text
 
@@ -34,18 +35,18 @@ class Situation:
     def __init__(self, facts: Facts, pods: Sequence[Pod]) -> None:
         self.facts = facts
         self.job: Object = facts.job or {}
-        self.status: Object = self.job.get("status") or {}
+        self.status: Object = part(self.job, "status")
         self.attempt = integer(self.status.get("attempt")) or 0
         self.pods = [pod for pod in pods if pod.attempt == self.attempt and pod.ending is None]
         self.nodes = sorted(
-            {text((node.get("metadata") or {}).get("name"), 253) for node in facts.nodes}
+            {text(part(node, "metadata").get("name"), 253) for node in facts.nodes}
             | {pod.node for pod in pods}
-            | {name for one in self.status.get("attempts") or [] for name in one.get("nodeNames") or []} - {""}
+            | {name for one in objects(self.status, "attempts") for name in texts(one, "nodeNames")} - {""}
         )
 
     def condition(self, kind: str) -> Object:
         """One of the job's conditions; empty where it is not told."""
-        return next((one for one in self.status.get("conditions") or [] if one.get("type") == kind), {})
+        return next((one for one in objects(self.status, "conditions") if one.get("type") == kind), {})
 
     def node_in(self, said: str) -> str:
         """The one known node that a sentence names; empty where it names none or several."""
@@ -102,7 +103,7 @@ def refused(s: Situation) -> Trouble | None:
 def _queued(s: Situation) -> Trouble | None:
     gated = [pod for pod in s.pods if pod.gated]
     told = s.condition("Scheduled")
-    in_queue = told.get("reason") == Cause.QUEUED or (s.status.get("recovery") or {}).get("stage") == "Queue"
+    in_queue = told.get("reason") == Cause.QUEUED or part(s.status, "recovery").get("stage") == "Queue"
     if not in_queue and not gated:
         return None
     said = text(told.get("message"), 2048) or text(s.status.get("message"), 2048)
@@ -114,7 +115,7 @@ def _queued(s: Situation) -> Trouble | None:
 
 
 def _group_words(group: Object) -> str:
-    told = [one for one in (group.get("status") or {}).get("conditions") or [] if one.get("message")]
+    told = [one for one in objects(part(group, "status"), "conditions") if one.get("message")]
     waits = [one for one in told if one.get("status") == "False" or one.get("type") == "Unschedulable"]
     return text(waits[-1].get("message"), 512) if waits else ""
 
@@ -134,7 +135,7 @@ def _not_placed(s: Situation) -> Trouble | None:
     found = scheduler.explain(said, s.facts.nodes)
     told = s.condition("Scheduled")
     # A claim keeps a pod from every node, avoided or not.
-    avoided = [one for one in s.status.get("avoidedNodes") or [] if one.get("strict", True)]
+    avoided = [one for one in objects(s.status, "avoidedNodes") if one.get("strict", True)]
     if told.get("reason") == Cause.NOT_ENOUGH_HEALTHY_NODES and not words.of_scheduling(said) and avoided:
         return _too_few_healthy(s, waiting, avoided, found)
     count = f"{len(waiting)} of {len(s.pods)} pods have no node: " if len(s.pods) > 1 else ""
@@ -177,7 +178,7 @@ def _claims(s: Situation, cause: Cause) -> tuple[Evidence, ...]:
     told = {
         (text(event.get("reason"), 64), text(event.get("message"), 512)): when(event)
         for event in s.facts.events
-        if (event.get("involvedObject") or {}).get("kind") == "PersistentVolumeClaim"
+        if part(event, "involvedObject").get("kind") == "PersistentVolumeClaim"
     }
     return tuple(
         Evidence(source=f"Event {reason}", text=said, time=time) for (reason, said), time in list(told.items())[-2:]
@@ -224,7 +225,7 @@ def _newest(s: Situation, pod: Pod, reasons: Sequence[str], *, containing: str =
     found = [
         event
         for event in s.facts.events
-        if (event.get("involvedObject") or {}).get("name") == pod.name
+        if part(event, "involvedObject").get("name") == pod.name
         and event.get("reason") in reasons
         and containing in text(event.get("message"), 1024)
     ]
@@ -240,7 +241,7 @@ def _degraded(s: Situation) -> Trouble | None:
 
 
 def _waits_for_a_try(s: Situation) -> Trouble | None:
-    until = text((s.status.get("recovery") or {}).get("notBeforeTime"), 40)
+    until = text(part(s.status, "recovery").get("notBeforeTime"), 40)
     if not until or until[:19] <= s.facts.time[:19] or s.pods:
         return None
     reason = named(text(s.status.get("reason"), 128))
@@ -274,7 +275,7 @@ def failure(s: Situation, last: Trouble | None) -> Trouble | None:
     if cause in (None, Cause.STARTUP_DEADLINE_EXCEEDED):
         cause = words.of_kubelet(said) or words.of_scheduling(said) or cause or Cause.FAILED
         return s.trouble(cause, said, "status.message", time=text(s.status.get("completionTime"), 40))
-    fault = next((text(one, 1024) for one in (s.status.get("lastFault") or {}).get("evidence") or []), "")
+    fault = next((text(one, 1024) for one in texts(part(s.status, "lastFault"), "evidence")), "")
     ended_by_it = "The last fault:" in said or (fault and fault in said)
     if ended_by_it and last:
         return last
@@ -285,7 +286,7 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
     """How the job stands. `trouble`: what holds it up, or why it failed."""
     phase = text(s.status.get("phase"), 64) or "Pending"
     reason = named(text(s.status.get("reason"), 128))
-    progress = s.status.get("progress") or {}
+    progress = part(s.status, "progress")
     step, total = integer(progress.get("step")), integer(progress.get("totalSteps"))
     told = named(trouble.cause) if trouble else None
     if phase == "Failed":

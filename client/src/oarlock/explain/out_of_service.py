@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from oarlock.clock import parsed
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Facts, Object
+from oarlock.parts import objects, part
 from oarlock_api.contract.node_marks import GIVEN_BACK
 from oarlock_api.contract.wire import text
 
@@ -35,7 +36,7 @@ def what_to_do(facts: Facts, pods: Sequence[Pod], *, told: str) -> list[str]:
 
 
 def _about_cordons(facts: Facts, pods: Sequence[Pod]) -> Iterator[str]:
-    told = _status(facts).get("cordonedNodes") or []
+    told = objects(_status(facts), "cordonedNodes")
     cordoned, ours = _cordoned(facts), {text(one.get("name"), 253) for one in told if one.get("doneTime")}
     for name in sorted(cordoned & ours)[:MOST]:
         yield f"{name} is still cordoned: repair it, then `oarlock uncordon {name}`."
@@ -64,7 +65,7 @@ def _about_places(facts: Facts, pods: Sequence[Pod]) -> Iterator[str]:
 
 
 def _status(facts: Facts) -> Object:
-    return (facts.job or {}).get("status") or {}
+    return part(facts.job or {}, "status")
 
 
 def _avoided(facts: Facts) -> dict[str, Object]:
@@ -72,9 +73,9 @@ def _avoided(facts: Facts) -> dict[str, Object]:
     nodes = {text(node["metadata"].get("name"), 253): node for node in facts.nodes}
     now = parsed(facts.time)
     found = {}
-    for entry in _status(facts).get("avoidedNodes") or []:
+    for entry in objects(_status(facts), "avoidedNodes"):
         name = text(entry.get("name"), 253)
-        annotations = (nodes.get(name) or {"metadata": {}})["metadata"].get("annotations") or {}
+        annotations = part(part(nodes.get(name, {}), "metadata"), "annotations")
         since, given = parsed(text(entry.get("sinceTime"), 40)), parsed(text(annotations.get(GIVEN_BACK), 40))
         until = parsed(text(entry.get("untilTime"), 40))
         over = (since and given and given >= since) or (until and now and until <= now)

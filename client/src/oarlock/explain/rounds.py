@@ -12,6 +12,7 @@ from oarlock.explain import words
 from oarlock.explain.advice import advice
 from oarlock.explain.causes import OF_CLASS, Cause, named
 from oarlock.facts.model import Object
+from oarlock.parts import part
 from oarlock.story import Evidence, Round, Trouble
 from oarlock_api.contract.exit_codes import failure_class
 from oarlock_api.contract.wire import integer, number, text
@@ -35,8 +36,8 @@ def rounds(
     }
     found = []
     for known in sorted({*told, *rows})[-MOST:]:
-        row, ended = rows.get(known, {}), (told.get(known) or {}).get("data") or {}
-        resumed = (after.get(known) or {}).get("data") or {}
+        row, ended = rows.get(known, {}), part(told.get(known, {}), "data")
+        resumed = part(after.get(known, {}), "data")
         step = _first(row.get("resumedFromStep"), resumed.get("step"))
         reached = integer(ended.get("step"))
         lost = max(0, reached - step) if step is not None and reached is not None else None
@@ -67,7 +68,7 @@ def _steps(count: int) -> str:
 
 
 def _number(line: Object) -> int | None:
-    return integer((line.get("data") or {}).get("round"))
+    return integer(part(line, "data").get("round"))
 
 
 def _first(one: object, other: object) -> int | None:
@@ -84,7 +85,7 @@ def _booked(row: Object, job: str) -> Trouble:
 def _told(line: Object, where: Mapping[int, str], job: str) -> Trouble:
     rank = integer(line.get("rank"))
     node = text(line.get("node"), 253) or where.get(-1 if rank is None else rank, "")
-    code = integer((line.get("data") or {}).get("code"))
+    code = integer(part(line, "data").get("code"))
     time = text(line.get("time"), 40)
     return _trouble(line, reason=None, code=code, time=time, node=node, source="history", job=job)
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 from oarlock.clock import parsed
 from oarlock.explain.causes import Cause
 from oarlock.facts.model import Facts
+from oarlock.parts import part
 from oarlock.story import Attempt
 
 PATIENCE = timedelta(seconds=30)
@@ -20,10 +21,10 @@ PATIENCE = timedelta(seconds=30)
 
 def with_causes_sought(facts: Facts, attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
     """The attempts; a lost peer that may still turn out to be another pod's doing is told as that."""
-    status = (facts.job or {}).get("status") or {}
+    status = part(facts.job or {}, "status")
     if not status or status.get("completionTime"):
         return attempts
-    current, drains = status.get("attempt"), (status.get("recovery") or {}).get("stage") == "Drain"
+    current, drains = status.get("attempt"), part(status, "recovery").get("stage") == "Drain"
     leaving = max((one.number for one in attempts if one.number != current), default=None) if drains else None
 
     def told(one: Attempt) -> Attempt:

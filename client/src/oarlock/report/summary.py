@@ -10,6 +10,7 @@ from oarlock.explain.attempts import last_trouble
 from oarlock.explain.causes import named
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
+from oarlock.parts import part
 from oarlock.report.links import Links
 from oarlock.report.markup import Child, Html, cut, element, joined
 from oarlock.report.words import DASH, duration, figure, instant, when, whole
@@ -104,13 +105,13 @@ def _last_fault(story: Story, links: Links) -> Html:
     now, then = instant(story.time), instant(fault.time)
     ago = f"{duration(now - then)} ago" if now is not None and then is not None and now > then else when(fault.time)
     where = f"on {fault.node}" if fault.node else ""
-    told = " ".join(part for part in (ago if fault.time else "", where) if part)
+    told = " ".join(one for one in (ago if fault.time else "", where) if one)
     return _entry("Last fault", cut(fault.cause, 100), links.said(cut(told, 300)), title=cut(fault.message, 600))
 
 
 def _goodput(facts: Facts, links: Links) -> Html:
     """The share of the GPUs' time that made progress: without recovery, and without steps that were done again."""
-    status = (facts.job or {}).get("status") or {}
+    status = part(facts.job or {}, "status")
     name = links.word("goodput", "Goodput")
     held, wasted = integer(status.get("gpuSeconds")), integer(status.get("wastedGPUSeconds")) or 0
     if not held:
@@ -157,7 +158,7 @@ def _gpus(facts: Facts) -> Html:
     told = spec_of(facts)
     if not told and facts.output:
         started = (line for line in reversed(facts.output.history) if text(line.get("type")) == "AttemptStarted")
-        told = next((data for line in started if (data := line.get("data") or {}).get("nodes")), {})
+        told = next((data for line in started if (data := part(line, "data")).get("nodes")), {})
     nodes, each = integer(told.get("nodes")), integer(told.get("gpusPerNode"))
     if nodes is None or each is None:
         return _entry("GPUs", DASH)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oarlock.log_places import output_directory
-from oarlock.rows import part
+from oarlock.parts import part
 from oarlock_api.contract.beneath import Beneath
 from oarlock_api.contract.wire import text
 

@@ -19,7 +19,7 @@ from oarlock.facts.folder import NoOutputError, read_output
 from oarlock.facts.model import Output
 from oarlock.leader import Admit
 from oarlock.logs import LogLine, Wanted
-from oarlock.rows import part
+from oarlock.parts import part
 from oarlock.web.albums import Folder
 from oarlock.web.ask import Ask
 from oarlock.web.budget import Budget

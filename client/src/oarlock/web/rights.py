@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from oarlock.errors import ForbiddenError
-from oarlock.rows import part
+from oarlock.parts import part
 from oarlock.web.ask import Ask
 
 PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -16,7 +16,7 @@ from typing import Any
 from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster
 from oarlock.errors import ForbiddenError, OarlockError
-from oarlock.rows import part
+from oarlock.parts import part
 from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, AskedBy
 from oarlock_api.contract.wire import text
 

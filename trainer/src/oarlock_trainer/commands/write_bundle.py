@@ -42,6 +42,7 @@ _OURS = {
         "facts/folder.py",
         "facts/model.py",
         "names.py",
+        "parts.py",
         "report",
         "story.py",
     ),

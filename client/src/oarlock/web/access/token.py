@@ -25,7 +25,7 @@ from urllib3 import PoolManager
 from oarlock.access import Plain
 from oarlock.cluster import Cluster
 from oarlock.errors import ForbiddenError, OarlockError, UnknownCallerError
-from oarlock.rows import part
+from oarlock.parts import part
 from oarlock.web.access.caller import Caller, digest
 from oarlock.web.drawn.login import login_page
 from oarlock.web.drawn.plain import notice, passing_on

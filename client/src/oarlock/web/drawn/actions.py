@@ -9,10 +9,11 @@ from typing import Any
 from urllib.parse import quote
 
 from oarlock.clock import parsed
+from oarlock.parts import part
 from oarlock.report.markup import Child, Html, cut, element, joined
 from oarlock.report.parts import at
 from oarlock.report.words import duration, some, whole
-from oarlock.rows import JobRow, NodeRow, part
+from oarlock.rows import JobRow, NodeRow
 from oarlock.web.drawn.frame import field
 from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, parse_asked_by
 from oarlock_api.contract.requests import RequestState, in_words

@@ -11,7 +11,8 @@ from typing import Any
 
 from oarlock.clock import parsed
 from oarlock.explain.cordons import who_gave_back
-from oarlock.rows import FaultRow, NodeRow, fault_rows, node_rows, part
+from oarlock.parts import part
+from oarlock.rows import FaultRow, NodeRow, fault_rows, node_rows
 from oarlock_api.contract.node_marks import CORDONED, ENDED
 from oarlock_api.contract.wire import integer, number, text
 

@@ -12,7 +12,7 @@ from oarlock.explain.attempts import last_trouble
 from oarlock.explain.causes import Part, named
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
-from oarlock.rows import objects, part
+from oarlock.parts import objects, part, texts
 from oarlock.story import Story
 from oarlock_api.contract.node_marks import CORDONED, GIVEN_BACK
 from oarlock_api.contract.wire import integer, text
@@ -93,14 +93,14 @@ def nodes_of(facts: Facts, story: Story) -> list[Node]:
 
 
 def _all(facts: Facts, story: Story, indices: Mapping[str, int]) -> Iterator[tuple[str, Against]]:
-    status = (facts.job or {}).get("status") or {}
+    status = part(facts.job or {}, "status")
     fault = part(status, "lastFault")
     mended = _mended(facts, story)
     name, time = text(fault.get("nodeName"), 253), text(fault.get("time"), 40)
     if _speaks_against_hardware(fault, story) and name and not mended(name, time):
         gpu = part(fault, "gpu")
         uuid, index = text(gpu.get("uuid"), 64), integer(gpu.get("index"))
-        words = "; ".join(text(one, 300) for one in (fault.get("evidence") or [])[:2] if isinstance(one, str))
+        words = "; ".join(text(one, 300) for one in texts(fault, "evidence")[:2])
         words = words or text(fault.get("reason") or fault.get("class"), 64)
         yield name, Against(Health.FAULTY, words, time, index, uuid)
     places = {place.rank: place.node for one in story.attempts for place in one.places}

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
+from oarlock.parts import part
 from oarlock.report import tables
 from oarlock.report.curves import Axis, curves
 from oarlock.report.links import nodes_of
@@ -18,7 +19,7 @@ from oarlock.report.markup import Html, element
 from oarlock.report.summary import summary
 from oarlock.report.timeline import timeline
 from oarlock.report.words import whole
-from oarlock.rows import JobRow, part
+from oarlock.rows import JobRow
 from oarlock.story import Story
 from oarlock.web.ask import Region, View
 from oarlock.web.drawn.actions import last_action, links

@@ -20,8 +20,9 @@ from oarlock.errors import (
     WaitTimeoutError,
 )
 from oarlock.job import Job
+from oarlock.parts import part
 from oarlock.report.markup import element
-from oarlock.rows import JobRow, NodeRow, job_row, node_rows, part
+from oarlock.rows import JobRow, NodeRow, job_row, node_rows
 from oarlock.web.ask import Ask, Page, Post, View
 from oarlock.web.drawn import actions as drawn
 from oarlock.web.drawn.actions import ACTIONS, Action

@@ -16,7 +16,7 @@ from oarlock.followed_logs import Follower
 from oarlock.job import Job
 from oarlock.log_places import where_kept
 from oarlock.logs import LogLine, Wanted
-from oarlock.rows import objects, part
+from oarlock.parts import objects, part
 from oarlock.web.ask import Ask, Page, View
 from oarlock.web.drawn.logs import Choice, logs, parse_pods, to_second
 from oarlock.web.outputs import JobOutput, find_output

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from oarlock.cluster import jobs_path
 from oarlock.errors import ForbiddenError, NotFoundError, OarlockError, UnknownCallerError
 from oarlock.names import is_name
-from oarlock.rows import EventRow, NodeRow, event_rows, part
+from oarlock.parts import part
+from oarlock.rows import EventRow, NodeRow, event_rows
 from oarlock.web.ask import Ask, Page, View
 from oarlock.web.drawn.actions import give_back_link
 from oarlock.web.drawn.cordons import Brakes, CordonedNode, Held

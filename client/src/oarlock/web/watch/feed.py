@@ -13,7 +13,7 @@ from typing import Any
 from oarlock.cluster import Cluster, Lines
 from oarlock.errors import NoClusterError, RefusedError
 from oarlock.facts.cluster import trimmed
-from oarlock.rows import part
+from oarlock.parts import part
 
 PAGE = "100"
 """Objects of one answer: as JSON they need ten times the memory of what is kept of them."""

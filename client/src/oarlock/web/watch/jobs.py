@@ -11,7 +11,8 @@ from oarlock.checked_name import checked_name
 from oarlock.cluster import jobs_path
 from oarlock.errors import NotFoundError
 from oarlock.facts.cluster import trimmed
-from oarlock.rows import JobRow, job_row, objects, part
+from oarlock.parts import objects, part
+from oarlock.rows import JobRow, job_row
 from oarlock.web.watch.feed import Watched
 from oarlock_api.contract.wire import number
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote
 from oarlock.errors import NotFoundError, RefusedError
 from oarlock.facts.cluster import Read, trimmed
 from oarlock.facts.model import Object
-from oarlock.rows import objects, part
+from oarlock.parts import objects, part
 from oarlock.web.ask import Ask
 from oarlock.web.watch.feed import Key, Watched
 from oarlock.web.watch.jobs import KnownJob, job_of
