@@ -9,7 +9,8 @@ from itertools import count, islice
 import pytest
 
 from oarlock.errors import NotFoundError, NotNowError
-from oarlock.web.storage import AT_ONCE, PIECE, Storage
+from oarlock.web.busy import BusyError
+from oarlock.web.storage import AT_ONCE, PIECE, STREAMS, Storage
 
 
 def test_what_is_read_comes_back_and_what_is_raised_is_raised() -> None:
@@ -27,8 +28,8 @@ def test_what_is_read_comes_back_and_what_is_raised_is_raised() -> None:
         list(storage.stream(torn))
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_storage_that_hangs_is_asked_by_a_few_and_by_nobody_more_until_it_answers(*, stream: bool) -> None:
+@pytest.mark.parametrize(("stream", "few"), [(True, STREAMS), (False, AT_ONCE)])
+def test_a_storage_that_hangs_is_asked_by_a_few_and_by_nobody_more_until_it_answers(*, stream: bool, few: int) -> None:
     storage, answers, asked = Storage("nfs:/a", seconds=0.05), threading.Event(), threading.Semaphore(0)
 
     def hang() -> Iterator[int]:
@@ -39,10 +40,10 @@ def test_a_storage_that_hangs_is_asked_by_a_few_and_by_nobody_more_until_it_answ
     def ask() -> list[int]:
         return list(storage.stream(hang)) if stream else list(storage.read(hang))
 
-    for _ in range(3 * AT_ONCE):
+    for _ in range(3 * few):
         with pytest.raises(NotNowError, match="nfs:/a does not answer"):
             ask()
-    for _ in range(AT_ONCE):
+    for _ in range(few):
         assert asked.acquire(timeout=10)
     assert not asked.acquire(blocking=False), "no thread more"
     answers.set()
@@ -50,6 +51,23 @@ def test_a_storage_that_hangs_is_asked_by_a_few_and_by_nobody_more_until_it_answ
         if thread.name == "reads nfs:/a":
             thread.join(10)
     assert ask() == [1]
+
+
+def test_readers_of_logs_that_last_keep_nobody_from_anything_else() -> None:
+    storage = Storage("nfs:/c", seconds=0.05)
+    logs = [storage.stream(count) for _ in range(STREAMS)]
+    assert [next(log) for log in logs] == [0] * STREAMS
+    for _ in range(2 * AT_ONCE):
+        assert storage.read(lambda: 7) == 7
+    with pytest.raises(BusyError, match="nfs:/c is busy"):
+        next(storage.stream(count))
+
+
+def test_who_has_waited_long_enough_for_one_answer_waits_for_no_other() -> None:
+    storage, answers = Storage("nfs:/d", seconds=30.0), threading.Event()
+    with pytest.raises(NotNowError, match="does not answer"):
+        storage.read(lambda: answers.wait(60), until=storage.deadline() - 30.0)
+    answers.set()
 
 
 def test_who_stops_reading_a_stream_gives_its_thread_back() -> None:

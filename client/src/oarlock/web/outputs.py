@@ -51,6 +51,8 @@ class JobOutput:
     storage: Storage
     where: str
     budget: Budget
+    until: float
+    """When who has found it stops waiting for what its page shows; pictures and logs may be asked for later."""
 
     def read(self) -> Output | None:
         """What facts have of it, read once for each change; None where it is none. Raises BusyError, too."""
@@ -59,7 +61,7 @@ class JobOutput:
         return None
 
     def _newest(self) -> Output:
-        changed = self.storage.read(partial(_changed, self.place))
+        changed = self.storage.read(partial(_changed, self.place), self.until)
         before, kept = self.budget.kept(self.place) or (None, None)
         if kept and before == changed:
             known: Output = kept
@@ -67,7 +69,7 @@ class JobOutput:
         share = self.budget.share()
         try:
             share.resize(READ_BYTES)
-            found = self.storage.read(partial(_read, self.place))
+            found = self.storage.read(partial(_read, self.place), self.until)
         finally:
             share.release()
         rows = len(found.history) + len(found.metrics)
@@ -76,7 +78,8 @@ class JobOutput:
 
     def keeps_logs(self, attempt: int, job_uid: str) -> bool:
         """Whether it has any of that attempt."""
-        return self.storage.read((self.place / f"{HISTORY}/{LOGS}/{attempt_folder(attempt, job_uid)}").is_dir)
+        folder = self.place / f"{HISTORY}/{LOGS}/{attempt_folder(attempt, job_uid)}"
+        return self.storage.read(folder.is_dir, self.until)
 
     def logs(self, wanted: Wanted) -> Iterator[LogLine]:
         """Lines that it has kept, of one attempt. Raises OarlockError as kept_logs.read does."""
@@ -121,8 +124,9 @@ def find_output(ask: Ask, job: Mapping[str, Any], needs: Right | None = None) ->
         if mount.namespace and needs:
             ask.shelf.of(Rights).check(ask, needs, mount.namespace)
         storage = ask.shelf.of(Storages).of(mount)
-        if found := storage.read(partial(_owned, places, text(metadata.get("uid"), 64))):
-            return JobOutput(found, storage, mount.named(found), ask.shelf.of(Budget))
+        until = storage.deadline()
+        if found := storage.read(partial(_owned, places, text(metadata.get("uid"), 64)), until):
+            return JobOutput(found, storage, mount.named(found), ask.shelf.of(Budget), until)
     return None
 
 

@@ -1,21 +1,24 @@
 """Mounted storage, read on threads of its own: where it does not answer it keeps these, and nobody waits for long.
 
-Nothing ends a thread that waits for a server of NFS. So each storage has a few threads and no more; who asks waits SECONDS at
-most, and not at all while all of them wait for longer than that. They go on when the storage does.
+Nothing ends a thread that waits for a server of NFS. So each storage has a few threads and no more, and others for streams,
+which last: who asks waits SECONDS at most, and not at all while all of them wait for longer than that. They go on when the
+storage does.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from queue import Empty, Full, Queue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from oarlock.errors import NotNowError
+from oarlock.web.busy import BusyError
 
-AT_ONCE = 4
+AT_ONCE, STREAMS = 4, 2
 SECONDS = 5.0
 PIECE = 500
 """Items of a stream that are handed on together."""
@@ -29,18 +32,21 @@ class Storage:
     def __init__(self, where: str, *, seconds: float = SECONDS) -> None:
         """`where` is told to people."""
         self._where, self._seconds = where, seconds
-        self._free = threading.BoundedSemaphore(AT_ONCE)
-        self._lock = threading.Lock()
-        self._late: list[Future[object]] = []
+        self._reads, self._streams = _Threads(where, AT_ONCE), _Threads(where, STREAMS)
 
-    def read(self, call: Callable[[], T]) -> T:
+    def deadline(self) -> float:
+        """Until when who asks now waits for all that he reads, by the clock `time.monotonic`."""
+        return time.monotonic() + self._seconds
+
+    def read(self, call: Callable[[], T], until: float | None = None) -> T:
         """What a call that reads there gives. Raises what it raises, NotNowError for OSError or where it takes too long."""
+        until = self.deadline() if until is None else until
         answer: Future[T] = Future()
-        self._start(call, answer)
+        self._reads.start(call, answer, until)
         try:
-            return answer.result(self._seconds)
+            return answer.result(max(0.0, until - time.monotonic()))
         except OSError as error:  # TimeoutError is one, too: ours, or the storage's own
-            raise (self._unread(error) if answer.done() else self._away(answer)) from error
+            raise (self._unread(error) if answer.done() else self._reads.away(answer)) from error
 
     def stream(self, make: Callable[[], Iterator[T]]) -> Iterator[T]:
         """What an iterator that reads there gives. Raises as `read`."""
@@ -61,13 +67,13 @@ class Storage:
             _put(pieces, end, over)
 
         done: Future[None] = Future()
-        self._start(run, done)
+        self._streams.start(run, done, self.deadline())
         try:
             while True:
                 try:
                     piece = pieces.get(timeout=self._seconds)
                 except Empty:
-                    raise self._away(done) from None
+                    raise self._streams.away(done) from None
                 if isinstance(piece, Exception):
                     raise piece
                 if piece is None:
@@ -76,13 +82,38 @@ class Storage:
         finally:
             over.set()
 
-    def _start(self, call: Callable[[], T], answer: Future[T]) -> None:
+    def _unread(self, error: OSError) -> NotNowError:
+        return NotNowError(f"{self._where} cannot be read here: {error.strerror}")
+
+
+class _Threads:
+    """So many at once."""
+
+    def __init__(self, where: str, most: int) -> None:
+        self._where, self._most = where, most
+        self._free = threading.BoundedSemaphore(most)
+        self._lock = threading.Lock()
+        self._late: list[Future[Any]] = []
+
+    def start(self, call: Callable[[], T], answer: Future[T], until: float) -> None:
+        """Begin it. Raises NotNowError where no thread is free: BusyError, unless all of them wait for the storage."""
+        if self._are_late() or not self._free.acquire(timeout=max(0.0, until - time.monotonic())):
+            if self._are_late():
+                raise self.away()
+            raise BusyError(f"{self._where} is busy: others read there just now. Try again in some seconds")
+        threading.Thread(target=self._run, args=(call, answer), name=f"reads {self._where}", daemon=True).start()
+
+    def away(self, answer: Future[T] | None = None) -> NotNowError:
+        """What is told to whom has waited long enough, for `answer`."""
+        if answer:
+            with self._lock:
+                self._late.append(answer)
+        return NotNowError(f"{self._where} does not answer: what lies there is shown once it does")
+
+    def _are_late(self) -> bool:
         with self._lock:
             self._late = [one for one in self._late if not one.done()]
-            silent = len(self._late) == AT_ONCE
-        if silent or not self._free.acquire(timeout=self._seconds):
-            raise self._away()
-        threading.Thread(target=self._run, args=(call, answer), name=f"reads {self._where}", daemon=True).start()
+            return len(self._late) == self._most
 
     def _run(self, call: Callable[[], T], answer: Future[T]) -> None:
         try:
@@ -91,15 +122,6 @@ class Storage:
             answer.set_exception(error)
         finally:
             self._free.release()
-
-    def _unread(self, error: OSError) -> NotNowError:
-        return NotNowError(f"{self._where} cannot be read here: {error.strerror}")
-
-    def _away(self, answer: Future[T] | None = None) -> NotNowError:
-        if answer:
-            with self._lock:
-                self._late.append(answer)  # type: ignore[arg-type]
-        return NotNowError(f"{self._where} does not answer: what lies there is shown once it does")
 
 
 def _put(pieces: Queue[T], piece: T, over: threading.Event) -> bool:
