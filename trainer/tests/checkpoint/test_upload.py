@@ -134,6 +134,34 @@ def test_what_is_copied_is_not_sent_again_but_what_a_kill_left_of_a_copy_is_made
     assert counting(store) == ["step-10-a1"]
 
 
+def test_a_copy_that_a_killed_round_began_is_taken_up_from_what_is_newest_in_the_output(
+    store: Store, output: Path
+) -> None:
+    copy_all(store, output, 10, 20)
+    store.remove("step-20-a1/COMMITTED")
+    upload = Upload(Copies(store), Fence(output, Owner("job", 1)), ALONE, keep=5)
+    upload.take_up(lambda: valid_checkpoints(output)[0].path)
+    assert upload.finish(nothing) == Copied("step-20-a1")
+    assert counting(store) == ["step-20-a1", "step-10-a1"]
+
+
+def test_nothing_is_copied_where_no_checkpoint_is_there_or_ranks_find_different_ones(
+    store: Store, output: Path
+) -> None:
+    class Others(Alone):
+        def gather(self, value: Any) -> list[Any]:
+            return [value, ("step-20-a1", "")]
+
+    copy_all(store, output, 10)
+    store.remove("step-10-a1/COMMITTED")
+    ranks: Any = Others()
+    for found in (None, output / "checkpoints/step-10-a1"):
+        upload = Upload(Copies(store), Fence(output, Owner("job", 1)), ranks if found else ALONE, keep=5)
+        upload.take_up(lambda: found)  # noqa: B023 - it ends before the next one
+        assert upload.finish(nothing) is None
+    assert counting(store) == []
+
+
 def test_no_copy_that_counts_is_written_over(store: Store, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same step made again, by a later round, or by another job in the same place."""
     plain = Store.upload

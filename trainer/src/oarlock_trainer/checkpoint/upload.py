@@ -5,7 +5,7 @@
 It goes by the same small exchange as the saves (writer.py): each rank tells whether it is `ready`, and when all are, all call
 `advance`. One copy is made at a time; a checkpoint that comes meanwhile is not copied, the next one is. What fails is told
 and never ends training: the copy that is begun next is a whole one again. The last checkpoint of a run is always copied: one
-that its attempt did not come to copy, the next attempt does, with as many ranks as it has.
+that its attempt or round did not come to copy, the next one does, with as many ranks as it has.
 """
 
 from __future__ import annotations
@@ -36,10 +36,19 @@ class Copied:
     wrong: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """What a rank has sent its share of: a checkpoint's name, and its manifest, which may be gone from the output by now."""
+
+    name: str
+    manifest: bytes
+
+
 @dataclass(slots=True)
 class _PendingCopy:
-    path: Path
-    sending: Background[bytes]
+    name: str
+    """Of the checkpoint, for people."""
+    sending: Background[_Sent | None]
     sent: bool = False
     commit: Background[None] | None = None
 
@@ -65,7 +74,21 @@ class Upload:
         """Copy a checkpoint, unless one is being copied. Every rank calls it for the same ones."""
         self._passed_over = path if self._pending else None
         if self._pending is None:
-            self._pending = _PendingCopy(path, Background(lambda: self._send(path)))
+            self._pending = _PendingCopy(path.name, Background(lambda: self._send(path)))
+
+    def take_up(self, newest: Callable[[], Path | None]) -> None:
+        """Copy the newest checkpoint, whose copy a round before may not have come to; before any other. Every rank calls it.
+
+        Each looks for it by `newest` beside training. Where they find different ones, which is while one is made, none is
+        copied: that one is next.
+        """
+
+        def send() -> _Sent | None:
+            with storage("looking for the newest checkpoint"):
+                path = newest()
+            return self._send(path) if path else None
+
+        self._pending = _PendingCopy("the newest", Background(send))
 
     def ready(self) -> bool:
         """Whether this rank has done what the others wait for. With all ranks ready, all must call `advance`."""
@@ -78,16 +101,19 @@ class Upload:
         if pending is None:
             raise AssertionError("no copy is on its way")
         if pending.sent:
-            copied = self._ranks.decide(lambda: Copied(pending.path.name, _wrong(pending.commit)))
+            copied = self._ranks.decide(lambda: Copied(pending.name, _wrong(pending.commit)))
             self._pending = None
             return copied
-        wrong = next(filter(None, self._ranks.gather(_wrong(pending.sending))), "")
-        if wrong:
+        wrong = _wrong(pending.sending)
+        sent = None if wrong else pending.sending.result()
+        told = self._ranks.gather((sent.name if sent else "", wrong))
+        names, wrongs = ({each[part] for each in told} for part in (0, 1))
+        if any(wrongs) or len(names) > 1 or not sent:
             self._pending = None
-            return Copied(pending.path.name, wrong)
-        pending.sent = True
+            return Copied(pending.name, max(wrongs)) if any(wrongs) else None
+        pending.name, pending.sent = sent.name, True
         if self._ranks.rank_info.is_leader:
-            pending.commit = Background(lambda: self._commit(pending))
+            pending.commit = Background(lambda: self._commit(sent))
         return None
 
     def finish(self, go_on: Callable[[], None]) -> Copied | None:
@@ -102,8 +128,8 @@ class Upload:
                 self.begin(self._passed_over)
         return copied
 
-    def _send(self, path: Path) -> bytes:
-        """Send this rank's share; returns the manifest, which may be gone from the output once all have sent theirs."""
+    def _send(self, path: Path) -> _Sent:
+        """Send this rank's share."""
         rank_info = self._ranks.rank_info
         with storage(f"copying {path}"):
             manifest = (path / MANIFEST).read_bytes()
@@ -112,13 +138,12 @@ class Upload:
             self._copies.retract(path.name)
             mine = made.files[rank_info.rank :: rank_info.world_size]
             self._copies.send(path, [file.name for file in mine])
-        return manifest
+        return _Sent(path.name, manifest)
 
-    def _commit(self, pending: _PendingCopy) -> None:
+    def _commit(self, sent: _Sent) -> None:
         self._fence.check()
-        name, manifest = pending.path.name, pending.sending.result()
-        if not self._copies.holds(name, job_uid=parse_manifest(manifest.decode()).job_uid):
-            self._copies.commit(name, manifest)
+        if not self._copies.holds(sent.name, job_uid=parse_manifest(sent.manifest.decode()).job_uid):
+            self._copies.commit(sent.name, sent.manifest)
         self._copies.rotate(self._keep, job_uid=self._fence.owner.job_uid)
 
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.status import Degradation, PodPhase
+from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.checkpoint.upload import Upload
 from oarlock_trainer.checkpoint.writer import NoRoom
 from oarlock_trainer.engine import own_gpu
@@ -39,9 +40,18 @@ class Saves:
         self._noticed = self._asked = time.monotonic()
         """When a rank could first be told to go that was heard at this step, and at the next one."""
         resumed = session.resumed
-        own = resumed and resumed.manifest.job_uid == session.job.file.job_uid and not resumed.in_memory
-        if self._upload and resumed and own:
-            self._upload.begin(resumed.path)  # the attempt that made it may have died before
+        if self._upload and resumed and resumed.manifest.job_uid == session.job.file.job_uid:
+            # Who made it may have died before.
+            if resumed.in_memory:
+                self._upload.take_up(self._newest_of_the_job)
+            else:
+                self._upload.begin(resumed.path)
+
+    def _newest_of_the_job(self) -> Path | None:
+        """In the output, for which whoever goes on from memory does not wait."""
+        job = self._session.job
+        own = (one for one in valid_checkpoints(job.output) if one.manifest.job_uid == job.file.job_uid)
+        return next((one.path for one in own), None)
 
     def told(self, step: int) -> tuple[float, ...]:
         """What all ranks add up before the update that ends `step`; TOLD numbers.
