@@ -44,6 +44,26 @@ def test_who_waits_gets_the_room_that_another_gives_back(monkeypatch: pytest.Mon
     assert room.used == 50
 
 
+def test_one_person_s_answers_take_a_quarter_or_one_alone_takes_more_and_others_find_room() -> None:
+    room = Budget(100)
+    slow = [room.share("anne") for _ in range(3)]
+    slow[0].resize(60)
+    with pytest.raises(BusyError, match="you read large files"):
+        slow[1].resize(1)
+    slow[0].resize(20)
+    slow[1].resize(5)
+    with pytest.raises(BusyError):
+        slow[2].resize(1)
+    room.share("bert").resize(25)
+    room.share().resize(30)
+    room.share().resize(20)
+    with pytest.raises(BusyError, match="others read large files"):
+        room.share("carl").resize(1)
+    slow[0].release()
+    slow[2].resize(20)
+    assert room.used == 100
+
+
 def test_a_reader_that_was_given_up_takes_nothing_when_it_goes_on() -> None:
     room = Budget(100)
     share = room.share()

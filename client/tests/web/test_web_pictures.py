@@ -352,6 +352,19 @@ def test_a_hiccup_of_the_leader_leaves_the_gallery_and_says_of_when_it_is(
     assert not [path for _, path, _ in api.asked[asked:] if "/pods" in path], "asked again by nobody for ten seconds"
 
 
+def test_what_a_picture_takes_counts_as_its_viewer_s(
+    pod: dict[str, bytes], page: TestClient, access: LinkAuthenticator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod["/validation/step-200/boat-1024x512.png"] = PNG
+    persons: set[str] = set()
+    resize = Budget.resize
+    monkeypatch.setattr(
+        Budget, "resize", lambda self, share, size: (persons.add(share.person), resize(self, share, size))
+    )
+    assert page.get(f"{PAGE}/step-200/boat-1024x512.png").content == PNG
+    assert persons == {access._caller.person}
+
+
 def test_pictures_that_find_no_room_are_refused_in_a_sentence_with_when_to_ask_again(
     pod: dict[str, bytes], page: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,9 +88,9 @@ class Shown:
 class Album:
     """One caller's pictures of one job. Any thread may ask."""
 
-    def __init__(self, find: Callable[[], Source], uid: str, budget: Budget) -> None:
-        """`find` gives the source, and raises OarlockError where there is none now; `uid` is the job's."""
-        self._find, self._uid, self._budget = find, uid, budget
+    def __init__(self, find: Callable[[], Source], uid: str, budget: Budget, *, person: str = "") -> None:
+        """`find` gives the source, or raises OarlockError where there is none now; `uid` is the job's, `person` who looks."""
+        self._find, self._uid, self._budget, self._person = find, uid, budget, person
         self._asked: Asked[Shown] = Asked()
         self._source: Source | None = None
 
@@ -121,7 +121,7 @@ class Album:
         Instead of a thumbnail that is not there, the picture itself; what is kept also where `last` shows the last ones.
         Raises OarlockError.
         """
-        share, kept = self._budget.share(), self._budget.kept((self, file))
+        share, kept = self._budget.share(self._person), self._budget.kept((self, file))
         try:
             self.shown(RIGHTS_SECONDS)
         except ForbiddenError:
@@ -156,7 +156,7 @@ class Album:
         return found, is_thumbnail and len(found[1]) <= MOST_THUMBNAIL
 
     def _read(self) -> Shown:
-        share = self._budget.share()
+        share = self._budget.share(self._person)
         try:
             index = self._ask(lambda source: source.pictures(lambda size: share.resize(INDEX_COPIES * size)))
             steps = (tuple(one for one in step if is_picture(one.source)) for step in listed(index, self._uid))

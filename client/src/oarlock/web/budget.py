@@ -7,7 +7,7 @@ room waits a little; what is kept gives way to what is read.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
@@ -17,6 +17,8 @@ from oarlock.web.busy import BusyError
 MOST_BYTES = 192 * 2**20
 """Of all. The chart gives the pod 512 MiB; lists, logs and Python itself had 110 MiB with ten viewers (docs/page.md)."""
 MOST_KEPT = 64 * 2**20
+EACH = 4
+"""One person has a part of all in so many, or one answer alone: who takes his pictures slowly keeps no others from theirs."""
 WAIT_SECONDS = 3.0
 """For others' end: so long a thread of the server stands still. Less than storage waits for its own."""
 
@@ -28,6 +30,7 @@ class Budget:
         self._most, self._most_kept = most, most_kept
         self._changed = threading.Condition()
         self._taken = self._kept_bytes = 0
+        self._of: Counter[str] = Counter()
         self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
     @property
@@ -36,9 +39,9 @@ class Budget:
         with self._changed:
             return self._taken + self._kept_bytes
 
-    def share(self) -> Share:
-        """A share of nothing yet."""
-        return Share(self)
+    def share(self, person: str = "") -> Share:
+        """A share of nothing yet. `person`: who it is for; empty where it is for all, as a job's output is."""
+        return Share(self, person)
 
     def keep(self, key: Hashable, value: Any, size: int) -> None:
         """Keep what somebody may ask for again, as long as there is room; what was asked for longest ago goes first."""
@@ -76,12 +79,16 @@ class Budget:
                     "look at it in the job's output"
                 )
             if more > 0:
-                if not self._changed.wait_for(lambda: share.released or self._taken + more <= self._most, WAIT_SECONDS):
-                    raise BusyError("others read large files just now: try again in some seconds")
+                if not self._changed.wait_for(lambda: share.released or self._fits(share, size), WAIT_SECONDS):
+                    who = "others read" if self._may_have(share, size) else "you read"
+                    raise BusyError(f"{who} large files just now: try again in some seconds")
                 if share.released:
                     raise BusyError("nobody waits for this any more")
                 self._make_room(more)
             self._taken += more
+            self._of[share.person] += more
+            if not self._of[share.person]:
+                del self._of[share.person]
             share.size = size
             self._changed.notify_all()
 
@@ -90,6 +97,14 @@ class Budget:
         with self._changed:
             share.released = True
             self.resize(share, 0)
+
+    def _fits(self, share: Share, size: int) -> bool:
+        return self._taken - share.size + size <= self._most and self._may_have(share, size)
+
+    def _may_have(self, share: Share, size: int) -> bool:
+        """Whether its person may have as much, beside what he has."""
+        besides = self._of[share.person] - share.size if share.person else 0
+        return not besides or besides + size <= self._most // EACH
 
     def _make_room(self, size: int) -> None:
         while self._kept and self._taken + self._kept_bytes + size > self._most:
@@ -102,15 +117,15 @@ class Budget:
 class Share:
     """What one answer takes of a budget: nothing at first. Used by any thread."""
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+    def __init__(self, budget: Budget, person: str) -> None:
+        self._budget, self.person = budget, person
         self.size, self.released = 0, False
 
     def resize(self, size: int) -> None:
         """Take so many bytes instead of those before.
 
-        Raises BusyError where others have them, or where it was released: by whoever did not wait for a thread that hung. And
-        NotNowError where there are never so many.
+        Raises BusyError where others have them, or its person has much already, or where it was released: by whoever did not
+        wait for a thread that hung. And NotNowError where there are never so many.
         """
         self._budget.resize(self, size)
 

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from oarlock.errors import NotNowError, OarlockError, UnknownCallerError
 from oarlock.leader import find_leader
-from oarlock.web.albums import Album, Albums
+from oarlock.web.albums import Album, Albums, Source
 from oarlock.web.ask import Ask, Page, Read, View
 from oarlock.web.budget import Budget
 from oarlock.web.drawn.pictures import Choice, pictures
@@ -59,9 +59,10 @@ def _album(ask: Ask) -> Album:
             raise
 
     def make() -> Album:
-        if output:
-            return Album(lambda: output, uid, budget)
-        return Album(lambda: find_leader(cluster, namespace=namespace, job=name, uid=uid), uid, budget)
+        def find() -> Source:
+            return output or find_leader(cluster, namespace=namespace, job=name, uid=uid)
+
+        return Album(find, uid, budget, person=ask.caller.person)
 
     return ask.shelf.of(Albums).of(ask.caller.identity, (namespace, name, uid, output is not None), make)
 
