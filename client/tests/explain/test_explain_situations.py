@@ -376,6 +376,16 @@ def test_a_broken_node_that_nobody_cordoned_is_told_with_the_brake_and_what_to_d
     assert "`kubectl cordon node-2`" in now.next
 
 
+@pytest.mark.parametrize("first", ["", "spec.recovery.cordon is Never; "])
+def test_a_node_that_is_broken_as_any_program_may_say_is_to_be_looked_at_and_not_to_be_cordoned(first: str) -> None:
+    why = f"{first}its report is only a claim: `reboot` is mounted over it"
+    told = job("Running", avoidedNodes=[{**REFUSED, "notCordoned": why}], progress={"step": 5, "totalSteps": 9})
+    now = explain(facts(told, nodes=[open_node("node-2")])).now
+    assert now.message.endswith("step 5 of 9; node-2: broken, as a program says")
+    assert "A program that the site does not vouch for says that a GPU of node-2 is broken" in now.next
+    assert "`" not in now.next, "no command, and none that the job has brought"
+
+
 @pytest.mark.parametrize(
     "known",
     [node("node-2", cordoned=True), open_node("node-2", **{"oarlock.dev/given-back": "2026-11-23T10:41:00+00:00"})],

@@ -181,3 +181,17 @@ def test_the_row_of_a_broken_node_that_nobody_cordoned_says_which_brake_held_and
     assert ": the breaker is latched. Look at it, and " in told.texts["span"]
     assert "kubectl cordon gpu-3" in told.texts["code"]
     assert "2 nodes that take pods, 1 of them broken and not cordoned" in told.text
+
+
+def test_the_row_of_a_node_that_any_program_may_call_broken_has_no_command_that_cordons(
+    api: FakeApi, page: TestClient
+) -> None:
+    node(api, "gpu-3")
+    why = "its report is only a claim: spec.custom runs a program of its own"
+    avoided = {"name": "gpu-3", "reason": "GPUFault in attempt 2", "notCordoned": why}
+    api.add_job("flux", "team", status={"phase": "Running", "avoidedNodes": [avoided]})
+    text = page.get("/nodes").text
+    assert "a program that the site does not vouch for says that a GPU of it is broken" in text
+    assert "spec.custom runs a program of its own" in text
+    assert "kubectl cordon" not in text
+    assert "broken and not cordoned" not in text

@@ -11,6 +11,7 @@ from fleets import PlayedNode
 from jobs import job, report, spec
 from worlds import World, condition
 
+from oarlock_api.contract.node_marks import ONLY_A_CLAIM
 from oarlock_api.contract.report import Gpu
 from oarlock_operator.decide import decide
 from oarlock_operator.model.node_maintenance import Maintenance
@@ -74,9 +75,13 @@ def test_what_is_needed_of_a_fault_stays_with_its_attempt_when_the_next_one_come
             {"job": job(spec=spec(recovery={"cordon": "DryRun"}))},
             "spec.recovery.cordon is DryRun; it would be cordoned",
         ),
+        (
+            {"job": job(spec=spec(recovery={"cordon": "Never"}, pod={"image": "site/another:1"}))},
+            f"spec.recovery.cordon is Never; {ONLY_A_CLAIM}: its image is not the operator's trainer image",
+        ),
         ({}, None),
     ],
-    ids=["a brake", "no right", "never", "dry run", "cordoned"],
+    ids=["a brake", "no right", "never", "dry run", "never, and only a claim", "cordoned"],
 )
 def test_why_a_broken_node_is_not_cordoned_stands_in_the_status_as_long_as_it_is_avoided(
     world: dict[str, Any], why: str | None

@@ -300,8 +300,11 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         cause = _of_phase(phase, reason)
         training = going(attempts[-1], step, total) if phase == "Running" and attempts else ""
         message = training or text(s.status.get("message"), 2048) or cause.meaning
-    if open_nodes := sorted(out_of_service.not_cordoned(s.facts)) if phase not in ("Failed", "Succeeded") else []:
-        message += f"; {some(open_nodes)}: broken, and not cordoned"
+    if phase not in ("Failed", "Succeeded"):
+        if broken := sorted(out_of_service.not_cordoned(s.facts)):
+            message += f"; {some(broken)}: broken, and not cordoned"
+        if claimed := sorted(out_of_service.claimed(s.facts)):
+            message += f"; {some(claimed)}: broken, as a program says"
     node = trouble.node if trouble else ""
     to_do = [s.advice(cause, (node,))]
     if trouble and trouble.cause == cause:

@@ -9,7 +9,7 @@ from oarlock.clock import parsed
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Facts, Object
 from oarlock.parts import objects, part
-from oarlock_api.contract.node_marks import GIVEN_BACK
+from oarlock_api.contract.node_marks import GIVEN_BACK, ONLY_A_CLAIM
 from oarlock_api.contract.wire import text
 
 MOST = 4
@@ -20,17 +20,32 @@ _GPU = "nvidia.com/gpu"
 
 def not_cordoned(facts: Facts) -> dict[str, str]:
     """Nodes with a broken GPU that take pods of others, and why nobody has cordoned them."""
+    return {name: why for name, why in _open(facts).items() if not is_claim(why)}
+
+
+def claimed(facts: Facts) -> dict[str, str]:
+    """Nodes of which a program says that a GPU is broken, and why that is no more than a claim."""
+    return {name: why for name, why in _open(facts).items() if is_claim(why)}
+
+
+def is_claim(not_cordoned: str) -> bool:
+    """Whether a node is not cordoned since any program may have said what speaks against it."""
+    return ONLY_A_CLAIM in not_cordoned
+
+
+def _open(facts: Facts) -> dict[str, str]:
     cordoned = _cordoned(facts)
-    return {
-        name: text(entry.get("notCordoned"), 1024)
+    told = {
+        name: text(entry.get("notCordoned"), 1024).replace("`", "'")
         for name, entry in _avoided(facts).items()
-        if entry.get("notCordoned") and name not in cordoned
+        if name not in cordoned
     }
+    return {name: why for name, why in told.items() if why}
 
 
 def what_to_do(facts: Facts, pods: Sequence[Pod], *, told: str) -> list[str]:
     """A sentence for each node, but for those that `told` says how to give back. `pods`: those of the current attempt."""
-    found = (*_about_cordons(facts, pods), *_about_refusals(facts), *_about_places(facts, pods))
+    found = (*_about_cordons(facts, pods), *_about_refusals(facts), *_about_claims(facts), *_about_places(facts, pods))
     known = set(_UNCORDON.findall(told))
     return [one for one in found if "kubectl cordon" in one or not known & set(_UNCORDON.findall(one))]
 
@@ -53,12 +68,17 @@ def _about_refusals(facts: Facts) -> Iterator[str]:
         )
 
 
+def _about_claims(facts: Facts) -> Iterator[str]:
+    for name, why in sorted(claimed(facts).items())[:MOST]:
+        yield f"A program that the site does not vouch for says that a GPU of {name} is broken ({why}): look at the node."
+
+
 def _about_places(facts: Facts, pods: Sequence[Pod]) -> Iterator[str]:
     """Of nodes that pods without a place keep off."""
     off = {name for pod in pods if pod.unplaced for name in pod.keeps_off} - _cordoned(facts)
     avoided, refused = _avoided(facts), not_cordoned(facts)
     for name in sorted(off & avoided.keys() - refused.keys())[:MOST]:
-        why = text(avoided[name].get("reason"), 200)
+        why = text(avoided[name].get("reason"), 200).replace("`", "'")
         yield f"The job avoids {name}{f' ({why})' if why else ''}: once it is well, `oarlock uncordon {name}`."
     if back := sorted(off - avoided.keys() & _known(facts))[:MOST]:
         yield f"{', '.join(back)} may be used again: the pods are made anew for it once all of them find room."

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from oarlock_api.contract.node_marks import ONLY_A_CLAIM
 from oarlock_api.history import CordonedNode
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.vouching import unvouched
@@ -46,7 +47,7 @@ def doubt(o: Observation, fault: Fault) -> CordonRefusal | None:
         )
     custom, ours = spec.custom is not None, defaults.trainer_image
     if why := unvouched(fault.pod.program, custom=custom, trainer_image=ours, named=defaults.cordon_images):
-        return CordonRefusal(f"its report is only a claim: {why}")
+        return CordonRefusal(f"{ONLY_A_CLAIM}: {why}")
     if gpu is None or not (gpu.uuid or gpu.serial):
         return CordonRefusal("its report names no GPU by UUID or serial number")
     return None

@@ -29,13 +29,13 @@ UNDONE_SECONDS = 5.0
 def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) -> None:
     """Cordon the node that `fault` speaks against, or tell why not. Without a look at the pool, ask for one."""
     node, policy = fault.pod.node, o.spec.recovery.cordon
+    refusal = brakes.doubt(o, fault)
     if policy is CordonPolicy.NEVER or not (o.defaults.may_cordon or o.defaults.cordon_dry_run):
         no_right = "the operator has no right to cordon nodes (cordon in the chart's values)"
         why_not = "spec.recovery.cordon is Never" if policy is CordonPolicy.NEVER else no_right
-        avoid.note_not_cordoned(draft, node, why_not)
+        avoid.note_not_cordoned(draft, node, f"{why_not}; {refusal.message}" if refusal else why_not)
         return
     message = evidence_summary(fault)
-    refusal = brakes.doubt(o, fault)
     if refusal is None:
         if o.pool is None:
             draft.looks.add(Look.POOL)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from oarlock.explain.out_of_service import is_claim
 from oarlock.report.markup import Child, Html, cut, element, joined
 from oarlock.report.parts import at, row, section, table
 from oarlock.report.words import DASH, duration, whole
@@ -207,7 +208,8 @@ def _all(known: Known) -> Html | None:
     more = element("p", f"{len(found) - MOST:,} more are left out.", class_="dim") if len(found) > MOST else None
     unready = sum(not one.row.ready for one in found)
     words = f"{len(found):,} nodes that take pods" + (f", {unready:,} of them not ready" if unready else "")
-    words += f", {len(broken):,} of them broken and not cordoned" if broken else ""
+    sure = sum(not is_claim(why) for why in broken.values())
+    words += f", {sure:,} of them broken and not cordoned" if sure else ""
     heads = {"Given back (UTC)": word("given back", "Given back (UTC)")}
     folded = element(
         "details", element("summary", words), table(_NODE, rows, heads), more, open=len(found) <= 16 or bool(broken)
@@ -224,7 +226,10 @@ def _not_cordoned(known: Known, node: NodeRow) -> str:
 def _node(known: CordonedNode, not_cordoned: str) -> list[Child]:
     one = known.row
     state: Child = "ready" if one.ready else element("strong", "not ready")
-    if not_cordoned:
+    if is_claim(not_cordoned):
+        says = ", a program that the site does not vouch for says that a GPU of it is broken"
+        state = element("span", state, says, f" ({cut(not_cordoned, 300)}): look at it.")
+    elif not_cordoned:
         why = f": {cut(not_cordoned, 300)}. Look at it, and "
         remedy = element("code", f"kubectl cordon {one.name}")
         state = element("span", state, ", ", element("strong", "broken and not cordoned"), why, remedy, ".")
