@@ -74,6 +74,31 @@ def test_what_is_known_outlives_a_failure_for_who_takes_it_but_not_a_refusal(clo
             one.answer(1, within, question)
 
 
+def test_an_answer_that_comes_while_somebody_looks_how_it_has_failed_breaks_nothing() -> None:
+    class Answered(Asked[int]):
+        looks = 0
+
+        @property
+        def _error(self) -> OarlockError | None:  # type: ignore[override]
+            self.looks += 1
+            return NoClusterError("nobody answers") if self.looks < 3 else None
+
+        @_error.setter
+        def _error(self, _: OarlockError | None) -> None: ...
+
+    one = Answered(lambda: 0.0)
+    one._failed = 0.0
+    assert isinstance(one.error, NoClusterError)
+
+
+def test_who_waits_hears_of_a_timeout_that_was_not_his_own() -> None:
+    one = Asked[int]()
+    one._asking = asked.Future()
+    one._asking.set_exception(TimeoutError("of the socket"))
+    with pytest.raises(TimeoutError, match="of the socket"):
+        one.answer(None, 4.0, Question())
+
+
 def test_who_comes_while_it_is_asked_gets_the_same_answer_and_waits_no_longer_than_he_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

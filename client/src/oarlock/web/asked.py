@@ -39,8 +39,9 @@ class Asked(Generic[T]):
     @property
     def error(self) -> OarlockError | None:
         """How it has failed, FAILED_SECONDS ago at most and not been answered since."""
-        recent = self._error and self._clock() - self._failed < FAILED_SECONDS
-        return self._error.with_traceback(None) if self._error and recent else None
+        error = self._error  # which another thread may take away
+        recent = self._clock() - self._failed < FAILED_SECONDS
+        return error.with_traceback(None) if error and recent else None
 
     def answer(self, known: T | None, within: float, ask: Callable[[], T]) -> T:
         """`known`, if it was answered so many seconds ago at most; else what `ask` gives, to this one or to another.
@@ -59,6 +60,8 @@ class Asked(Generic[T]):
         try:
             return another.result(WAIT_SECONDS)
         except TimeoutError:
+            if another.done():  # just now, or with a TimeoutError of its own
+                return another.result()
             raise BusyError("another page waits for the same answer, and it takes long: try again soon") from None
 
     def _ask(self, mine: Future[T], ask: Callable[[], T]) -> T:
