@@ -15,11 +15,12 @@ from fake_api import FakeApi
 from starlette.testclient import TestClient
 from urllib3 import PoolManager
 
+from oarlock.facts.model import Output
 from oarlock.web import budget, outputs
 from oarlock.web.__main__ import main
 from oarlock.web.access.token import TokenAuthenticator
 from oarlock.web.app import build
-from oarlock.web.budget import Budget
+from oarlock.web.budget import Budget, Share
 from oarlock.web.guards import Csrf
 from oarlock.web.mounts import Mount
 from oarlock.web.settings import Settings
@@ -124,6 +125,37 @@ def test_an_output_is_read_once_for_each_change_and_is_kept_within_the_budget(
         figures.write(json.dumps({"step": 34, "loss": 1.0, "attempt": 1}) + "\n")
     assert "34 steps" in page.get(f"{JOB}/curve").text
     assert room[0].used == reads[-1]
+
+
+def test_an_output_that_is_read_slowly_is_read_once_within_the_budget_and_shown_when_it_is_there(
+    page: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, answers, room = threading.Semaphore(0), threading.Event(), set[Budget]()
+    read, share = outputs._read, Budget.share
+
+    def slowly(place: Beneath) -> Output:
+        begun.release()
+        answers.wait(30)
+        return read(place)
+
+    def seen_share(self: Budget, person: str = "") -> Share:
+        room.add(self)
+        return share(self, person)
+
+    monkeypatch.setattr(outputs, "_read", slowly)
+    monkeypatch.setattr(Budget, "share", seen_share)
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage.__init__, "__kwdefaults__", {"seconds": 1.0})
+        for view in (f"{JOB}/curve", JOB):
+            assert "does not answer" in page.get(view).text
+    assert [one.used for one in room] == [outputs.READ_BYTES]
+    answers.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("reads "):
+            thread.join(10)
+    assert "33 steps" in page.get(f"{JOB}/curve").text
+    assert begun.acquire(blocking=False)
+    assert not begun.acquire(blocking=False), "read once"
 
 
 def test_where_there_is_no_room_for_an_output_all_else_is_shown(

@@ -66,10 +66,14 @@ class JobOutput:
         if kept and before == changed:
             known: Output = kept
             return known
+        return self.storage.read(partial(self._kept, changed), self.until, once=self.place)
+
+    def _kept(self, changed: tuple[int, ...]) -> Output:
+        """Read on the storage's thread to the end, and kept, also where nobody waits for it any more."""
         share = self.budget.share()
         try:
             share.resize(READ_BYTES)
-            found = self.storage.read(partial(_read, self.place), self.until)
+            found = _read(self.place)
         finally:
             share.release()
         rows = len(found.history) + len(found.metrics)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from queue import Empty, Full, Queue
@@ -32,21 +32,38 @@ class Storage:
     def __init__(self, where: str, *, seconds: float = SECONDS) -> None:
         """`where` is told to people."""
         self._where, self._seconds = where, seconds
+        self._lock = threading.Lock()
+        self._once: dict[Hashable, Future[Any]] = {}
         self._reads, self._streams = _Threads(where, AT_ONCE), _Threads(where, STREAMS)
 
     def deadline(self) -> float:
         """Until when who asks now waits for all that he reads, by the clock `time.monotonic`."""
         return time.monotonic() + self._seconds
 
-    def read(self, call: Callable[[], T], until: float | None = None) -> T:
-        """What a call that reads there gives. Raises what it raises, NotNowError for OSError or where it takes too long."""
+    def read(self, call: Callable[[], T], until: float | None = None, *, once: Hashable = None) -> T:
+        """What a call that reads there gives. Raises what it raises, NotNowError for OSError or where it takes too long.
+
+        `once`: a name of what is read, which is not read again while another call reads it: its answer is this one's, too.
+        """
         until = self.deadline() if until is None else until
-        answer: Future[T] = Future()
-        self._reads.start(call, answer, until)
+        answer: Future[T] = self._begun(call, until, once)
         try:
             return answer.result(max(0.0, until - time.monotonic()))
         except OSError as error:  # TimeoutError is one, too: ours, or the storage's own
             raise (self._unread(error) if answer.done() else self._reads.away(answer)) from error
+
+    def _begun(self, call: Callable[[], T], until: float, once: Hashable) -> Future[T]:
+        answer: Future[T] = Future()
+        with self._lock:
+            if once is not None:
+                self._once = {name: one for name, one in self._once.items() if not one.done()}
+                if self._once.setdefault(once, answer) is not answer:
+                    return self._once[once]
+        try:
+            self._reads.start(call, answer, until)
+        except Exception as error:  # noqa: BLE001 - who reads it raises it
+            answer.set_exception(error)
+        return answer
 
     def stream(self, make: Callable[[], Iterator[T]]) -> Iterator[T]:
         """What an iterator that reads there gives. Raises as `read`."""
@@ -107,7 +124,7 @@ class _Threads:
         """What is told to whom has waited long enough, for `answer`."""
         if answer:
             with self._lock:
-                self._late.append(answer)
+                self._late = [*(one for one in self._late if one is not answer), answer]
         return NotNowError(f"{self._where} does not answer: what lies there is shown once it does")
 
     def _are_late(self) -> bool:
