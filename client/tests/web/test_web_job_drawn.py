@@ -28,7 +28,7 @@ from oarlock.web.drawn.links import PageLinks
 from oarlock_api.contract.asked_by import AskedBy
 
 OURS = re.compile(
-    r"/jobs/team/flux/(logs(\?[\w=&%-]+)?|pictures|curve)|/words#[\w-]+|/nodes(#node-[\w.-]+)?|(/jobs/team/flux\?[\w=&]*)?#[\w-]+"
+    r"/jobs/team/flux/(logs(\?[\w=&%-]+)?|pictures|curve)|/words#[\w-]+|/nodes(\?namespace=team)?(#node-[\w.-]+)?|(/jobs/team/flux\?[\w=&]*)?#[\w-]+"
 )
 
 
@@ -208,9 +208,9 @@ def actionable(known: Facts) -> Page:
 
 def test_advice_is_a_button_where_the_page_can_do_it_and_a_whole_command_where_it_cannot() -> None:
     known = replace(gangs.gang(), nodes=(node("gpu-node-03", cordoned=True),))
-    assert "/nodes/gpu-node-03/uncordon" in [one["href"] for one in actionable(known).all("a")]
+    assert "/nodes/gpu-node-03/uncordon?namespace=team" in [one["href"] for one in actionable(known).all("a")]
     assert "oarlock uncordon gpu-node-03" not in actionable(known).texts["code"]
-    assert "/nodes/gpu-node-03/uncordon" not in [one["href"] for one in drawn(known).all("a")]
+    assert "/nodes/gpu-node-03/uncordon?namespace=team" not in [one["href"] for one in drawn(known).all("a")]
     assert "oarlock uncordon gpu-node-03" in drawn(known).texts["code"]
 
 
@@ -220,7 +220,7 @@ def test_advice_of_an_old_fault_does_not_ask_to_give_back_what_takes_pods_again(
     status = {**known.job["status"], "avoidedNodes": []}
     mended = replace(known, job={**known.job, "status": status}, nodes=(node("gpu-node-03"),))
     page = actionable(mended)
-    assert "/nodes/gpu-node-03/uncordon" not in [one["href"] for one in page.all("a")]
+    assert "/nodes/gpu-node-03/uncordon?namespace=team" not in [one["href"] for one in page.all("a")]
     assert "give gpu-node-03 back (done: it takes pods)" in page.texts["span"]
 
 
@@ -244,8 +244,10 @@ def test_advice_to_read_the_last_words_leads_to_the_log_of_that_attempt() -> Non
 def test_a_node_is_a_link_wherever_it_is_named_and_a_word_of_the_sentence_is_none() -> None:
     page = drawn(gangs.gang())
     links = [one["href"] for one in page.all("a")]
-    assert links.count("/nodes#node-gpu-node-03") >= 5, "grid, what speaks against it, attempts, faults, cordons, chain"
-    assert "/nodes#node-gpu-node-01" in links
+    assert links.count("/nodes?namespace=team#node-gpu-node-03") >= 5, (
+        "grid, what speaks against it, attempts, faults, cordons, chain"
+    )
+    assert "/nodes?namespace=team#node-gpu-node-01" in links
     odd = running(attempts=[{"number": 1, "startTime": "2026-11-23T10:00:00Z", "nodeNames": ["attempt"]}])
     assert str(Links(nodes_of_story(explain(odd))).said("attempt 1")) == "attempt 1"
     assert PageLinks(["node-1"]).said("on node-1.") == 'on <a href="/nodes#node-node-1">node-1</a>.'

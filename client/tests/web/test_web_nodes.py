@@ -12,6 +12,7 @@ from pages import Page
 from starlette.testclient import TestClient
 
 from oarlock.web.drawn.cordons import Brakes
+from oarlock.web.drawn.links import node_address
 from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, AskedBy
 from oarlock_api.contract.node_marks import BREAKER, CORDONED, ENDED, GIVEN_BACK, LEDGER
 
@@ -76,6 +77,25 @@ def test_who_may_not_read_nodes_is_told_so_and_what_statuses_say(api: FakeApi, p
     assert "You may not read nodes (nodes is forbidden)." in told
     assert "the last fault was on it" in told
     assert "XID 79" in told
+
+
+def test_a_link_from_a_job_leads_to_a_row_also_for_who_may_read_no_nodes_and_one_namespace_alone(
+    api: FakeApi, page: TestClient
+) -> None:
+    fault = {"time": "2026-11-23T11:29:00Z", "class": "GPU", "nodeName": "gpu-3", "evidence": ["XID 79"]}
+    avoided = {"name": "gpu-3", "reason": "GPUFault in attempt 2"}
+    api.add_job("flux", "team", status={"phase": "Running", "lastFault": fault, "avoidedNodes": [avoided]})
+    api.refusals["/api/v1/nodes"] = (403, "nodes is forbidden")
+    api.refusals["/apis/oarlock.dev/v1alpha1/trainingjobs"] = (403, "trainingjobs is forbidden")
+    link = node_address("gpu-3", "team")
+    told = Page(page.get(link.partition("#")[0]).text)
+    assert [one.get("id") for one in told.all("tr")].count(link.partition("#")[2]) == 1
+
+
+def test_a_node_has_one_row_that_links_lead_to(api: FakeApi, page: TestClient) -> None:
+    node(api, "gpu-3")
+    job(api)
+    assert page.get("/nodes").text.count('id="node-gpu-3"') == 1
 
 
 def test_who_may_read_one_namespace_alone_is_told_of_its_jobs(api: FakeApi, page: TestClient) -> None:

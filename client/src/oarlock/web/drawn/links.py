@@ -14,9 +14,13 @@ from oarlock.web.drawn.glossary import word
 from oarlock.web.drawn.logs import address_of
 
 
-def node_address(name: str) -> str:
-    """Where a node is told of."""
-    return f"/nodes#node-{quote(name, safe='')}"
+def node_address(name: str, namespace: str = "") -> str:
+    """Where a node is told of; by the jobs of that namespace to whoever may not know all."""
+    return f"/nodes{_of(namespace)}#node-{quote(name, safe='')}"
+
+
+def _of(namespace: str) -> str:
+    return f"?namespace={quote(namespace, safe='')}" if namespace else ""
 
 
 class PageLinks(Links):
@@ -41,7 +45,7 @@ class PageLinks(Links):
 
     def node(self, name: str) -> Child:
         """To its row among the nodes."""
-        return element("a", name, href=node_address(name)) if is_name(name) else name
+        return element("a", name, href=node_address(name, self._namespace)) if is_name(name) else name
 
     def word(self, name: str, said: str) -> Child:
         """To what it means, where it stands first."""
@@ -60,9 +64,9 @@ class PageLinks(Links):
             case ["oarlock", "uncordon", node] if node in self._free:
                 return element("span", f"give {node} back (done: it takes pods)")
             case ["oarlock", "uncordon", node] if self._row and is_name(node):
-                return button(f"Give {node} back", f"/nodes/{quote(node)}/uncordon")
+                return button(f"Give {node} back", f"/nodes/{quote(node)}/uncordon{_of(self._namespace)}")
             case ["oarlock", "nodes"]:
-                return element("a", "The nodes' page", href="/nodes")
+                return element("a", "The nodes' page", href=f"/nodes{_of(self._namespace)}")
             case ["oarlock", "logs", *_] if attempt:
                 return element("a", "Its log", href=self.log(attempt))
             case ["oarlock", verb, *_] if self._row:

@@ -172,7 +172,16 @@ def _held(known: Known, offer: Offer | None) -> Html:
     told.sort(key=lambda each: (each[1].node or "", each[1].time or ""), reverse=False)
     nodes = {one.row.name: one.row for one in known.nodes}
     columns = _HELD if offer else _HELD[:-1]
-    rows = (row(columns, _hold(held, one, nodes.get(one.node or ""), offer)) for held, one in told[:MOST])
+    # Links of jobs lead to a node's row: here, where there is none of its own.
+    first = {each[1].node: each for each in reversed(told[:MOST]) if each[1].node not in nodes}
+    rows = (
+        row(
+            columns,
+            _hold(*each, nodes.get(each[1].node or ""), offer),
+            id=f"node-{each[1].node}" if first.get(each[1].node) is each else None,
+        )
+        for each in told[:MOST]
+    )
     more = element("p", f"{len(told) - MOST:,} more are left out.", class_="dim") if len(told) > MOST else None
     told_of = (word("strike", "strikes"), ", cordons, and ", word("avoided node", "avoided nodes"))
     intro = element("p", "Last faults, ", *told_of, ", as the statuses of jobs have them.", class_="dim")
