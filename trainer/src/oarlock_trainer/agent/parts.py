@@ -15,6 +15,7 @@ from oarlock_trainer.agent.hangs.hang_guard import HangGuard
 from oarlock_trainer.agent.hangs.stacks_on_request import StacksOnRequest
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.outcome import Outcome
+from oarlock_trainer.agent.questions import Questions
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.agent.ranks.local_command import LocalCommand
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
@@ -74,10 +75,8 @@ class Parts:
     webhooks: Webhooks
     gpus: GpuGuard
     preflight: Preflight
-    requests: Requests
-    slowness: SlowRankInquiry
+    questions: Questions
     page: ReportPage
-    stacks: StacksOnRequest
 
     @property
     def sources(self) -> list[int]:
@@ -138,6 +137,14 @@ def start(
     preflight = Preflight(
         assignment, environment, collective=ranks.can_check_collective, torch_cuda=ranks.torch_cuda, now=now
     )
+    slowness = SlowRankInquiry(
+        pod=assignment.pod.rank,
+        first_rank=assignment.first_rank,
+        gpus_per_pod=0 if assignment.on_cpu else assignment.job.gpus_per_node,
+        board=board,
+        link=link,
+        gpus=gpus,
+    )
     for name in preflight.expected:
         board.check(PreflightCheck(name, CheckResult.RUNNING))
     for name in preflight.unsupported:
@@ -158,17 +165,8 @@ def start(
         webhooks=webhooks,
         gpus=gpus,
         preflight=preflight,
-        requests=requests,
-        slowness=SlowRankInquiry(
-            pod=assignment.pod.rank,
-            first_rank=assignment.first_rank,
-            gpus_per_pod=0 if assignment.on_cpu else assignment.job.gpus_per_node,
-            board=board,
-            link=link,
-            gpus=gpus,
-        ),
+        questions=Questions(requests, slowness, stacks),
         page=ReportPage(assignment, given),
-        stacks=stacks,
     )
 
 

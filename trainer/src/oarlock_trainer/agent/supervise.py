@@ -30,19 +30,20 @@ from oarlock_api.contract.environment import ROUND
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
-from oarlock_trainer.agent import logs, parts, termination
-from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
+from oarlock_trainer.agent import leaving, logs, parts, termination
+from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.history.history import History
-from oarlock_trainer.agent.link.protocol import Answer, Ask, Left, PeerLost, Topic
+from oarlock_trainer.agent.link.protocol import Answer, Ask, Left, PeerLost
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.report.report_page import ENDED, SUCCEEDED
 from oarlock_trainer.agent.rounds.model import Kill, Report, Start
+from oarlock_trainer.agent.rounds.standby import CLEARING_SECONDS, Standby
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.checkpoint.memory.held import RESUME_STEP
 from oarlock_trainer.ranks.rank_host import HostEvent
-from oarlock_trainer.runtime import children, clock, wakeup
+from oarlock_trainer.runtime import children, wakeup
 from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, AssignmentError, read_assignment, read_pod
 from oarlock_trainer.runtime.channel import Event
 
@@ -61,21 +62,10 @@ _SETTLE_SECONDS = 1.0
 _SETTLE_IN_PLACE_SECONDS = 0.2
 """The same where the gang waits for it to start anew: a worse cause costs another round."""
 _TICK_SECONDS = 1.0
-_CLEARING_SECONDS = 0.02
-"""Between two looks whether anything is left of ranks that were killed: nobody tells of the end of their helpers."""
 _HANGING_SECONDS = 15.0
 _LEVELS = {CheckResult.WARNING: logging.WARNING, CheckResult.FAILED: logging.ERROR}
-_SWEEP_SECONDS = 0.5
-_REPORT_COPY_SECONDS = 0.5
 _NOTHING_TO_SAVE_SECONDS = 5.0
 """What ranks that have not begun to train get to leave by themselves: their GPUs are wanted by whoever asks."""
-_WEBHOOKS_SECONDS = 1.0
-"""What messages that still wait get at the end: the gang's restart waits for this pod."""
-_HISTORY_SECONDS = 1.0
-"""What the last lines of the history get, on storage that works some milliseconds."""
-_LINGER_SECONDS = 2.0
-"""What a victim, its ranks gone, waits to be told to go. A pod that is deleted leaves its node within a third of a second,
-one that ends by itself takes its kubelet 1.2 s (bench/recovery.py), and the next gang wants the node."""
 
 
 def run(options: Options, environment: Mapping[str, str]) -> int:
@@ -99,7 +89,7 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
     termination.write(report, options.termination_log)
     if history:
         history.failed(report)
-        history.close(_HISTORY_SECONDS)
+        history.close(leaving.HISTORY_SECONDS)
     return verdict.code
 
 
@@ -114,10 +104,6 @@ class _Supervisor:
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
         self._hang_elsewhere = False
-        self._clearing = self._cleared = False
-        """Whether they were told to go, and whether they have."""
-        self._standing_by = False
-        """Whether this node's ranks are to end, or have, so that the next round can start."""
         self._stop_requests = 0
         self._beat_at = time.monotonic()
         started = parts.start(assignment, options, environment, history, now=self._beat_at, alive=self._is_alive)
@@ -134,10 +120,16 @@ class _Supervisor:
         self._history = history
         self._gpus = started.gpus
         self._preflight = started.preflight
-        self._requests = started.requests
-        self._slowness = started.slowness
         self._page = started.page
-        self._stacks = started.stacks
+        self._questions = started.questions
+        self._standby = Standby(
+            started.ranks,
+            started.rounds,
+            board=started.board,
+            history=history,
+            questions=started.questions,
+            output=self._output,
+        )
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
@@ -154,10 +146,10 @@ class _Supervisor:
             self._heed_preflight(ended)
             self._heed_rounds()
             self._start_ranks_when_due()
-            if not self._standing_by:
+            if not self._standby.on:
                 self._check_progress()
                 if not self._guard.hung:
-                    self._heed_requests()
+                    self._questions.advance(self._beat_at, leaving=self._stop_requests > 0)
                 self._end_when_due()
             self._webhooks.observe(self._board.status)
             self._history.gathered(self._link.nodes)
@@ -175,15 +167,15 @@ class _Supervisor:
     def _wait(self) -> None:
         now = time.monotonic()
         seconds = min(_TICK_SECONDS, max(self._deadline - now, self._gpu_seconds(now), 0.0))
-        if self._clearing:
-            seconds = min(seconds, _CLEARING_SECONDS)
+        if self._standby.clearing:
+            seconds = min(seconds, CLEARING_SECONDS)
         if not self._preflight.over:
             seconds = min(seconds, self._preflight.seconds_left(now))
         select.select(self._sources, [], [], seconds)
         self._beat_at = time.monotonic()
         self._guard.advance(self._beat_at)
         self._board.beat(hang_after_seconds=self._guard.allowed)
-        self._slowness.advance(self._beat_at)
+        self._questions.watch(self._beat_at)
 
     def _heed_signals(self) -> None:
         for number in wakeup.taken(self._wakeup):
@@ -193,7 +185,7 @@ class _Supervisor:
     def _stop_on_request(self, number: signal.Signals) -> None:
         self._stop_requests += 1
         self._rounds.give_up()
-        if self._standing_by:
+        if self._standby.on:
             if self._outcome.verdict is None:
                 self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} while the gang starts its ranks anew")
             self._over = True  # for what ended its ranks, where that happened here
@@ -223,8 +215,8 @@ class _Supervisor:
             elif message.event == HostEvent.ENDED:
                 self._outcome.take_end(message.rank, integer(message.fields.get("code")) or 0)
             elif message.event == HostEvent.CLEARED:
-                self._cleared = True
-            elif self._cleared:
+                self._standby.gone = True
+            elif self._standby.gone:
                 continue  # of ranks that are gone
             elif message.event == Event.FAILURE:
                 self._outcome.take_error(message)
@@ -235,10 +227,10 @@ class _Supervisor:
                 self._hear_progress(message)
 
     def _hear_progress(self, message: Message) -> None:
-        begins_again = self._standing_by and message.event != Event.CHECKPOINT
-        if not self._guard.hung and not begins_again and not self._slowness.hear(message, self._beat_at):
+        begins_again = self._standby.on and message.event != Event.CHECKPOINT
+        if not self._guard.hung and not begins_again and not self._questions.is_slowness(message, self._beat_at):
             self._board.apply(message)
-            self._requests.hear(message, time.monotonic())
+            self._questions.hear(message, time.monotonic())
 
     def _handle_end_of_host(self, ended: Mapping[int, int]) -> None:
         pid = self._ranks.host_pid
@@ -257,7 +249,7 @@ class _Supervisor:
     def _heed_peers(self) -> None:
         for news in self._link.news():
             if isinstance(news, Ask | Answer):
-                self._heed_question(news)
+                self._questions.heed(news, self._beat_at, has_ranks=self._ranks_started and not self._guard.hung)
             elif isinstance(news, Report | Ordered):
                 self._rounds.hear(news, self._beat_at)
             else:
@@ -268,7 +260,7 @@ class _Supervisor:
         # Ranks that were asked to leave save together, or are bounded by their grace time.
         if isinstance(news, PeerLost) and not self._stop_requests:
             self._lose_peer(news.why)
-        elif self._standing_by:  # nobody would start them
+        elif self._standby.on:  # nobody would start them
             self._lose_peer(f"pod {news.rank} has left")
 
     def _lose_peer(self, why: str) -> None:
@@ -276,12 +268,12 @@ class _Supervisor:
         if self._outcome.verdict is None:
             self._outcome.conclude(Verdict(code=ExitCode.PEER_LOST, summary=f"lost a peer: {why}"))
         self._outcome.tell()
-        self._over = self._over or self._standing_by
+        self._over = self._over or self._standby.on
 
     def _heed_rounds(self) -> None:
         verdict = self._outcome.verdict
         if (
-            self._standing_by
+            self._standby.on
             and verdict
             and not self._rounds.stays(verdict.code)
             and not self._gpu_seconds(self._beat_at)
@@ -289,12 +281,10 @@ class _Supervisor:
             self._over = True  # something worse came to light meanwhile
         if self._over:
             return
-        if self._clearing and self._cleared and children.kill_others():
-            self._clearing = False  # once: an order for the next round may have come since
-            self._rounds.cleared()
+        self._standby.advance()
         for action in self._rounds.turn(self._beat_at, self._board.status):
             if isinstance(action, Kill):
-                if self._standing_by or self._guard.hung:
+                if self._standby.on or self._guard.hung:
                     continue  # they end already, within moments
                 self._hang_elsewhere = action.code == ExitCode.HANG
                 settle = _SETTLE_IN_PLACE_SECONDS if self._outcome.verdict else 0.0
@@ -305,54 +295,14 @@ class _Supervisor:
                 self._rounds.give_up()
                 self._lose_peer(action.why)
 
-    def _stand_by(self) -> None:
-        """End this round's ranks, and keep what their hang showed."""
-        hang_elsewhere, self._hang_elsewhere = self._hang_elsewhere, False
-        self._standing_by = self._clearing = True
-        self._deadline = math.inf
-        if hung := self._guard.answer():
-            self._outcome.conclude(hung)
-            _, name = self._guard.keep(self._output, at=clock.timestamp())
-            self._history.kept_stacks(name)
-        if self._outcome.verdict is None and hang_elsewhere and (stuck := self._guard.stuck()):
-            self._outcome.conclude(stuck)  # nobody has missed its step here yet, and now nobody would
-        if self._outcome.verdict:
-            self._rounds.failed(self._outcome.verdict)
-        words = "the ranks start anew"
-        self._requests.interrupted(words, self._beat_at)
-        self._stacks.forget()
-        self._slowness.forget()
-        self._board.start_anew(words)
-        self._ranks.clear()
-
     def _begin_round(self, order: Order) -> None:
         log.info("round %d", order.round.number, extra={"why": order.why})
-        self._ranks.received()  # last words of what nobody knew of
-        self._ranks.forget()
+        self._standby.end()
         self._guard, self._outcome = self._watch(self._beat_at)
         self._gpus.judge_by(self._outcome)
-        self._standing_by = self._cleared = False
+        self._hang_elsewhere = False
         self._deadline = math.inf
         self._start_ranks(order.round.number, {} if order.step is None else {RESUME_STEP: str(order.step)})
-
-    def _heed_requests(self) -> None:
-        if words := self._stacks.advance(self._beat_at):
-            self._requests.took_stacks(words, self._beat_at)
-        if not self._stop_requests:
-            self._requests.advance(self._beat_at)
-
-    def _heed_question(self, news: Ask | Answer) -> None:
-        """What rank 0's agent wants to know, and what it hears; nothing that ends anybody."""
-        if news.topic == Topic.SLOWNESS:
-            if isinstance(news, Ask):
-                self._slowness.asked(news, self._beat_at)
-            else:
-                self._slowness.answered(news)
-        elif news.topic == Topic.STACKS:
-            if isinstance(news, Answer):
-                self._stacks.answered(news)
-            elif self._ranks_started and not self._guard.hung:
-                self._stacks.begin(news.name, self._beat_at)
 
     def _heed_preflight(self, ended: Mapping[int, int]) -> None:
         for found in self._preflight.findings(ended, time.monotonic()):
@@ -424,7 +374,8 @@ class _Supervisor:
 
     def _end_of_ranks(self, *, stays: bool) -> None:
         if stays:
-            self._stand_by()
+            self._deadline = math.inf
+            self._standby.begin(self._guard, self._outcome, self._beat_at, hang_elsewhere=self._hang_elsewhere)
         else:
             self._over = True
 
@@ -442,30 +393,24 @@ class _Supervisor:
 
     def _leave(self) -> int:
         """Leave nothing behind, and say how it ended."""
-        if hung := self._guard.answer():
+        hung = self._guard.answer()
+        if hung:
             self._outcome.conclude(hung)
         self._outcome.tell()
         report, verdict = self._outcome.report, self._outcome.verdict
         self._leave_link()
-        self._webhooks.ended(report, self._board.status)
-        self._history.ended(report, self._board.status)
-        copying = termination.copy_to_output(report, self._output) if report else None
-        keeping = None
+        last = leaving.LastWords(self._output, report, self._board.status)
+        last.tell(self._webhooks, self._history)
         if hung:
-            keeping, name = self._guard.keep(self._output, at=clock.timestamp())
-            self._history.kept_stacks(name)
-        self._ranks.kill()
-        children.end_all(within=_SWEEP_SECONDS)
-        if copying:
-            copying.join(_REPORT_COPY_SECONDS)
-        if keeping:
-            keeping.join(KEEP_SECONDS)
+            last.keep(self._guard, self._history)
+        leaving.sweep(self._ranks)
+        last.wait()
         self._ranks.close()
-        self._history.close(_HISTORY_SECONDS)
+        self._history.close(leaving.HISTORY_SECONDS)
         if self._history.begun and not self._stop_requests:  # whoever told the pod to go waits for no page
             done = verdict is None or verdict.code == ExitCode.DONE
             self._stop_requests += self._page.write_last(SUCCEEDED if done else ENDED, self._wakeup)
-        self._webhooks.close(_WEBHOOKS_SECONDS)
+        self._webhooks.close(leaving.WEBHOOKS_SECONDS)
         if verdict and verdict.code == ExitCode.PEER_LOST:
             self._linger()
         return verdict.code if verdict else ExitCode.DONE
@@ -474,7 +419,7 @@ class _Supervisor:
         if not self._link.reason_told:
             return  # nobody has said a word: the operator hears of it by this very end
         log.info("waiting to be told to go")
-        deadline = time.monotonic() + _LINGER_SECONDS
+        deadline = time.monotonic() + leaving.LINGER_SECONDS
         while not self._stop_requests and (left := deadline - time.monotonic()) > 0:
             select.select([self._wakeup], [], [], left)
             self._heed_signals()
