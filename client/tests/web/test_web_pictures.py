@@ -245,10 +245,27 @@ def test_all_albums_together_keep_no_more_than_the_budget(source: Source) -> Non
         *_, share = Album(lambda: source, "uid-flux", room).picture(f"step-{number}/thumbs/boat.jpg", allowed)
         share.release()
         assert room.used <= 50_000
-    kept = Albums()
+
+
+def test_of_one_person_a_few_albums_are_kept_and_what_was_kept_of_others_goes_with_them(source: Source) -> None:
+    room, kept = Budget(1_000_000), Albums()
+
+    def album() -> Album:
+        return Album(lambda: source, "uid-flux", room)
+
+    hers = kept.of("bert", "bert", "flux", album)
+    used = []
+    for number in range(2 * albums.MOST_OF_ONE_PERSON):
+        *_, share = kept.of("anne", f"session-{number}", "flux", album).picture("step-2/thumbs/boat.jpg", allowed)
+        share.release()
+        used.append(room.used)
+    each = used[0]
+    assert used[-1] == albums.MOST_OF_ONE_PERSON * each
+    assert kept.of("bert", "bert", "flux", album) is hers
     for number in range(2 * albums.MOST_ALBUMS):
-        kept.of("me", number, lambda: Album(lambda: source, "", room))
+        kept.of(f"person-{number}", "", "flux", album)
     assert len(kept._kept) == albums.MOST_ALBUMS
+    assert room.used == 0
 
 
 def test_a_picture_takes_room_twice_while_it_is_read_and_once_until_it_is_sent(
@@ -420,9 +437,9 @@ def test_the_room_of_a_picture_is_free_once_it_is_sent_or_its_browser_has_gone_o
 
 def test_each_caller_has_an_album_of_his_own() -> None:
     kept, source = Albums(), Source()
-    mine = kept.of("me", "flux", lambda: Album(lambda: source, "", Budget()))
-    assert kept.of("me", "flux", lambda: Album(lambda: source, "", Budget())) is mine
-    assert kept.of("you", "flux", lambda: Album(lambda: source, "", Budget())) is not mine
+    mine = kept.of("me", "me", "flux", lambda: Album(lambda: source, "", Budget()))
+    assert kept.of("me", "me", "flux", lambda: Album(lambda: source, "", Budget())) is mine
+    assert kept.of("me", "you", "flux", lambda: Album(lambda: source, "", Budget())) is not mine
 
 
 def test_five_hundred_steps_and_a_step_of_many_pictures_are_bounded() -> None:

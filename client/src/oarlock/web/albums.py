@@ -28,7 +28,7 @@ from oarlock_api.contract.pictures import FOLDER, INDEX, MOST_INDEX, MOST_PICTUR
 from oarlock_api.contract.regular_file import open_regular
 
 INDEX_SECONDS, RIGHTS_SECONDS = 10.0, 60.0
-MOST_ALBUMS = 16
+MOST_ALBUMS, MOST_OF_ONE_PERSON = 128, 4
 MOST_THUMBNAIL = 2**20
 """Bytes of one that is kept: ten times what one has."""
 AT_ONCE = 3
@@ -97,6 +97,10 @@ class Album:
     def shown(self, within: float = INDEX_SECONDS) -> Shown:
         """All pictures that can be shown, by step, as they were so many seconds ago at most. Raises OarlockError."""
         return self._asked.answer(self._budget.kept(self), within, self._read)
+
+    def forget(self) -> None:
+        """Keep nothing of it."""
+        self._budget.forget(lambda key: key is self or (isinstance(key, tuple) and key[0] is self))
 
     def last(self, check: Callable[[], None]) -> Shown:
         """As `shown`; where that fails, but is not forbidden, the last ones. Raises OarlockError.
@@ -186,15 +190,18 @@ class Albums:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[str, Hashable], Album] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, Hashable], Album] = OrderedDict()
 
-    def of(self, caller: str, job: Hashable, make: Callable[[], Album]) -> Album:
-        """A caller's album of a job."""
+    def of(self, person: str, caller: str, job: Hashable, make: Callable[[], Album]) -> Album:
+        """A caller's album of a job. Of one person, who may be several callers, a few are kept."""
+        key = person, caller, job
         with self._lock:
-            album = self._kept.pop((caller, job), None) or make()
-            self._kept[caller, job] = album
-            if len(self._kept) > MOST_ALBUMS:
-                self._kept.popitem(last=False)
+            album = self._kept.pop(key, None) or make()
+            self._kept[key] = album
+            own = [one for one in self._kept if one[0] == person]
+            if len(own) > MOST_OF_ONE_PERSON or len(self._kept) > MOST_ALBUMS:
+                oldest = own[0] if len(own) > MOST_OF_ONE_PERSON else next(iter(self._kept))
+                self._kept.pop(oldest).forget()
             return album
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from oarlock.errors import NotNowError
@@ -62,6 +62,12 @@ class Budget:
                 return None
             self._kept.move_to_end(key)
             return self._kept[key][0]
+
+    def forget(self, gone: Callable[[Hashable], bool]) -> None:
+        """Keep nothing of which `gone` says so of its key."""
+        with self._changed:
+            for key in [key for key in self._kept if gone(key)]:
+                self._drop(key)
 
     def close(self) -> None:
         """Keep nothing."""

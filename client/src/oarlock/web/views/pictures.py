@@ -64,7 +64,8 @@ def _album(ask: Ask) -> Album:
 
         return Album(find, uid, budget, person=ask.caller.person)
 
-    return ask.shelf.of(Albums).of(ask.caller.identity, (namespace, name, uid, output is not None), make)
+    job_and_place = (namespace, name, uid, output is not None)
+    return ask.shelf.of(Albums).of(ask.caller.person, ask.caller.identity, job_and_place, make)
 
 
 def _check(ask: Ask) -> None:
