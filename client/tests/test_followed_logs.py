@@ -212,7 +212,7 @@ def test_pods_of_an_earlier_job_of_that_name_are_not_read(api: FakeApi, job: dic
     api.add_pod("flux", 1, 0, "2026-01-01T00:00:01Z old\n")
     pod = api.add_pod("flux", 1, 1, "2026-01-01T00:00:02Z new\n", state="terminated")
     job["metadata"]["uid"] = pod["metadata"]["labels"]["oarlock.dev/job-uid"] = "uid-2"
-    assert oarlock("logs", "flux").out == "00:00:02 attempt 1, pod 1: new\n"
+    assert oarlock("logs", "flux").out == "2026-01-01T00:00:02Z attempt 1, pod 1: new\n"
 
 
 def test_a_job_that_was_made_anew_is_told_and_followed(api: FakeApi, job: dict[str, Any]) -> None:

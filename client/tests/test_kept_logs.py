@@ -48,17 +48,17 @@ def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_ranks_and_parts_are_merged_by_time_without_a_cluster(output: Path, oarlock: Oarlock) -> None:
     assert oarlock("logs", "--path", str(output)).out.splitlines() == [
-        "00:00:01 attempt 2, pod 0: rank 0 begins",
-        "00:00:02 attempt 2, pod 1: rank 1 begins",
-        "00:00:04 attempt 2, pod 0: loss 2",
-        "00:00:05 attempt 2, pod 1: loss 3",
+        "2026-01-01T00:00:01Z attempt 2, pod 0: rank 0 begins",
+        "2026-01-01T00:00:02Z attempt 2, pod 1: rank 1 begins",
+        "2026-01-01T00:00:04Z attempt 2, pod 0: loss 2",
+        "2026-01-01T00:00:05Z attempt 2, pod 1: loss 3",
     ]
     assert (
         oarlock("logs", "--path", str(output), "--rank", "1", "--grep", "loss").out
-        == "00:00:05 attempt 2, pod 1: loss 3\n"
+        == "2026-01-01T00:00:05Z attempt 2, pod 1: loss 3\n"
     )
     for older in (["--previous"], ["--attempt", "1"]):
-        assert oarlock("logs", "--path", str(output), *older).out == "00:00:01 attempt 1, pod 0: old\n"
+        assert oarlock("logs", "--path", str(output), *older).out == "2026-01-01T00:00:01Z attempt 1, pod 0: old\n"
 
 
 def test_lines_of_json_are_as_those_of_pods(output: Path, oarlock: Oarlock) -> None:
@@ -83,7 +83,7 @@ def test_since_counts_back_from_now(output: Path) -> None:
 def test_a_torn_log_is_read_and_said_to_be_torn(output: Path, oarlock: Oarlock) -> None:
     keep(output, "0.log.gz", (1, "whole"), (2, "torn"), attempt=3, torn=True)
     ended = oarlock("logs", "--path", str(output))
-    assert (ended.code, ended.out) == (ExitCode.DONE, "00:00:01 attempt 3, pod 0: whole\n")
+    assert (ended.code, ended.out) == (ExitCode.DONE, "2026-01-01T00:00:01Z attempt 3, pod 0: whole\n")
     assert "pod 0: some lines are lost here" in ended.err
 
 
@@ -91,7 +91,7 @@ def test_of_two_jobs_of_one_name_the_newest_is_read_and_the_other_named(output: 
     path = keep(output, "0.log.gz", (1, "anew"), job=OTHER)
     os.utime(path, (9, 9))
     ended = oarlock("logs", "--path", str(output), "--attempt", "1")
-    assert ended.out == "00:00:01 attempt 1, pod 0: anew\n"
+    assert ended.out == "2026-01-01T00:00:01Z attempt 1, pod 0: anew\n"
     assert "of job 000000" in ended.err
     assert "3f2a91" in ended.err
 

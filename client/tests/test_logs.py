@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from ended import Oarlock
 from fake_api import FakeApi
 
 from oarlock import Client, followed_logs
+from oarlock.cli.logs import print_logs
+from oarlock.logs import LogLine
 
 FIRST = "2026-01-01T00:00:01.5Z rank 0 begins\n2026-01-01T00:00:03.000000000Z loss 1\n"
 SECOND = "2026-01-01T00:00:01.25Z rank 1 begins\n2026-01-01T00:00:02Z loss 2\n"
@@ -23,16 +26,19 @@ def test_all_pods_are_merged_by_time_with_attempt_and_pod(api: FakeApi, oarlock:
     api.add_pod("flux", 2, 0, FIRST)
     api.add_pod("flux", 2, 1, SECOND)
     assert oarlock("logs", "flux").out.splitlines() == [
-        "00:00:01 attempt 2, pod 1: rank 1 begins",
-        "00:00:01 attempt 2, pod 0: rank 0 begins",
-        "00:00:02 attempt 2, pod 1: loss 2",
-        "00:00:03 attempt 2, pod 0: loss 1",
+        "2026-01-01T00:00:01Z attempt 2, pod 1: rank 1 begins",
+        "2026-01-01T00:00:01Z attempt 2, pod 0: rank 0 begins",
+        "2026-01-01T00:00:02Z attempt 2, pod 1: loss 2",
+        "2026-01-01T00:00:03Z attempt 2, pod 0: loss 1",
     ]
-    assert oarlock("logs", "flux", "--rank", "1", "--grep", "loss").out == "00:00:02 attempt 2, pod 1: loss 2\n"
+    assert (
+        oarlock("logs", "flux", "--rank", "1", "--grep", "loss").out
+        == "2026-01-01T00:00:02Z attempt 2, pod 1: loss 2\n"
+    )
     assert (
         oarlock("logs", "flux", "--previous").out
         == oarlock("logs", "flux", "--attempt", "1").out
-        == "00:00:00 attempt 1, pod 0: old\n"
+        == "2026-01-01T00:00:00Z attempt 1, pod 0: old\n"
     )
 
 
@@ -45,13 +51,24 @@ def test_what_the_trainer_prints_as_json_is_told_in_words_and_found_by_them(api:
     api.add_pod("flux", 1, 0, f"2026-01-01T00:00:01Z {STEP}\n2026-01-01T00:00:02Z {wrong}\n")
     ended = oarlock("logs", "flux")
     assert ended.out == (
-        "00:00:01 attempt 1, pod 0: step 140 of 500, loss 0.7123, 0.391 s/step\n"
-        "00:00:02 attempt 1, pod 0: ERROR no room\n"
+        "2026-01-01T00:00:01Z attempt 1, pod 0: step 140 of 500, loss 0.7123, 0.391 s/step\n"
+        "2026-01-01T00:00:02Z attempt 1, pod 0: ERROR no room\n"
     )
-    assert ended.err == "-- 2026-01-01, in UTC\n"
+    assert ended.err == ""
     for pattern in ("loss 0\\.71", '"loss":0\\.71'):
         assert oarlock("logs", "flux", "--grep", pattern).out.count("\n") == 1, pattern
     assert json.loads(oarlock("logs", "flux", "-o", "json", "--grep", "loss").out)["text"] == STEP
+
+
+def test_a_terminal_gets_the_day_once_and_of_each_line_the_time_of_the_day(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    lines = [LogLine(text="x", time=f"2026-01-0{day}T00:00:0{day}.5Z", attempt=1, rank=0) for day in (1, 1, 2)]
+    print_logs(lines)
+    told = capsys.readouterr()
+    assert [line[:8] for line in told.out.splitlines()] == ["00:00:01", "00:00:01", "00:00:02"]
+    assert told.err == "-- 2026-01-01, in UTC\n-- 2026-01-02, in UTC\n"
 
 
 def test_lines_of_json_have_time_attempt_and_rank(api: FakeApi, oarlock: Oarlock) -> None:

@@ -80,8 +80,11 @@ def logs(
 
 
 def print_logs(lines: Iterable["LogLine"], *, as_json: bool = False) -> None:
-    """Print lines as they come; what the reader itself has to say goes to standard error, or is a line of its own kind."""
-    colour = sys.stdout.isatty()
+    """Print lines as they come; what the reader itself has to say goes to standard error, or is a line of its own kind.
+
+    A terminal gets the day once, and of each line the time of the day; a file, or a program that reads on, both each time.
+    """
+    for_people = sys.stdout.isatty()
     day = ""
     for line in lines:
         if as_json:
@@ -90,22 +93,24 @@ def print_logs(lines: Iterable["LogLine"], *, as_json: bool = False) -> None:
             note(f"-- {line.text}")
             continue
         else:
-            if line.time and line.time[:10] != day:
+            if for_people and line.time and line.time[:10] != day:
                 day = line.time[:10]
                 note(f"-- {day}, in UTC")
-            sys.stdout.write(f"{_told(line, colour=colour)}\n")
+            sys.stdout.write(f"{_told(line, for_people=for_people)}\n")
         sys.stdout.flush()
 
 
-def _told(line: "LogLine", *, colour: bool) -> str:
+def _told(line: "LogLine", *, for_people: bool) -> str:
     """As in `14:03:21 attempt 2, pod 3: WARNING loss is not finite`. The colour of a pod is the same in all attempts."""
     from oarlock.readable_log import readable  # noqa: PLC0415 - --help needs none of it
 
     found = readable(line)
     who = f"attempt {line.attempt}, pod {line.rank}:"
-    if colour:
+    time = f"{found.time[:19]}Z" if found.time else ""
+    if for_people:
+        time = found.clock
         who = f"\033[{_COLOURS[(line.rank or 0) % len(_COLOURS)]}m{who}\033[0m"
-    return " ".join(part for part in (found.clock, who, str(found)) if part)
+    return " ".join(part for part in (time, who, str(found)) if part)
 
 
 def _since(given: str | None) -> timedelta | None:
