@@ -404,7 +404,8 @@ def keeping_off(name: str) -> dict[str, Any]:
     )
     off = {"matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": [name]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [off]}}
-    return {**made, "spec": {**made["spec"], "affinity": {"nodeAffinity": required}}}
+    metadata = {**made["metadata"], "annotations": {"oarlock.dev/avoided": f"node-7,{name}"}}
+    return {**made, "metadata": metadata, "spec": {**made["spec"], "affinity": {"nodeAffinity": required}}}
 
 
 @pytest.mark.parametrize(
@@ -430,6 +431,14 @@ def test_a_job_that_waits_for_gpus_names_the_nodes_that_it_could_have(
     assert now.cause == "NotEnoughGPUs"
     assert "the pods keep off node-2" in now.message
     assert now.next.endswith(words)
+
+
+def test_of_a_node_that_a_webhook_keeps_pods_off_nobody_says_that_they_are_made_anew_for_it() -> None:
+    pod = keeping_off("node-2")
+    del pod["metadata"]["annotations"]
+    now = explain(facts(job(), pods=[pod], nodes=[node("node-1"), node("node-2")])).now
+    assert "the pods keep off node-2" in now.message
+    assert "made anew" not in now.next
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -75,12 +75,14 @@ def _about_claims(facts: Facts) -> Iterator[str]:
 
 def _about_places(facts: Facts, pods: Sequence[Pod]) -> Iterator[str]:
     """Of nodes that pods without a place keep off."""
-    off = {name for pod in pods if pod.unplaced for name in pod.keeps_off} - _cordoned(facts)
+    waiting = [pod for pod in pods if pod.unplaced]
+    off = {name for pod in waiting for name in pod.keeps_off} - _cordoned(facts)
+    made_off = {name for pod in waiting for name in pod.avoided}
     avoided, refused = _avoided(facts), not_cordoned(facts)
     for name in sorted(off & avoided.keys() - refused.keys())[:MOST]:
         why = text(avoided[name].get("reason"), 200).replace("`", "'")
         yield f"The job avoids {name}{f' ({why})' if why else ''}: once it is well, `oarlock uncordon {name}`."
-    if back := sorted(off - avoided.keys() & _known(facts))[:MOST]:
+    if back := sorted(off & made_off - avoided.keys() & _known(facts))[:MOST]:
         yield f"{', '.join(back)} may be used again: the pods are made anew for it once all of them find room."
 
 

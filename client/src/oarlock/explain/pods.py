@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oarlock.facts.model import Object
-from oarlock_api.contract.names import Label
+from oarlock_api.contract.names import AVOIDED_ANNOTATION, Label
 from oarlock_api.contract.report import Report, parse_report
 from oarlock_api.contract.wire import WireError, integer, text
 
@@ -29,8 +29,8 @@ class Ending:
 class Pod:
     """What is asked of a pod. `unplaced` are the scheduler's words, `waits` the kubelet's: its reason, a colon, its words.
 
-    `keeps_off` are nodes that its affinity excludes. `disrupted` says who takes it away, in the API's own word; `own_limit`
-    that a kubelet evicted it for a limit of its own.
+    `keeps_off` are nodes that its affinity excludes, `avoided` those that its job avoided when it was made. `disrupted` says
+    who takes it away, in the API's own word; `own_limit` that a kubelet evicted it for a limit of its own.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Pod:
     disrupted: str = ""
     evicted: str = ""
     keeps_off: frozenset[str] = frozenset()
+    avoided: frozenset[str] = frozenset()
     since: str = ""
     ending: Ending | None = None
 
@@ -79,6 +80,7 @@ def read_pod(raw: Object) -> Pod:
         disrupted=_disrupted(target, queue),
         evicted=text(status.get("message"), 512) or "Evicted" if evicted else "",
         keeps_off=_keeps_off(spec),
+        avoided=frozenset(text((metadata.get("annotations") or {}).get(AVOIDED_ANNOTATION), 1024).split(",")) - {""},
         since=(scheduled.get("lastTransitionTime") if placed else metadata.get("creationTimestamp")) or "",
         ending=_ending(raw, state.get("terminated")),
     )
