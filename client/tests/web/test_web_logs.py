@@ -491,6 +491,20 @@ def test_the_log_of_a_fault_ends_soon_after_it_and_leads_to_the_rest(api: FakeAp
         assert "later</p>" in page.get(PAGE, params={"until": strange}).text
 
 
+def test_where_all_lines_that_are_read_are_later_than_a_fault_that_is_said_and_where_the_older_ones_lie(
+    api: FakeApi, page: TestClient
+) -> None:
+    job(api)
+    api.add_pod("flux", 1, 0, "2026-01-01T00:02:00Z later\n")
+    text = page.get(PAGE, params={"until": "2026-01-01T00:01:00Z"}).text
+    assert "None of the newest 20,000 lines of the pod is from before that time." in text
+    assert "Nothing was printed yet" not in text
+    assert "are gone" not in text
+    assert "<code>flux/.oarlock/history/logs/1-uidflu/0.log.gz</code>" in text
+    with_text = page.get(PAGE, params={"until": "2026-01-01T00:01:00Z", "find": "x", "pods": "0-1"}).text
+    assert "None of the newest 20,000 lines of each pod is from before that time and has this text." in with_text
+
+
 @pytest.mark.parametrize(("uid", "shown"), [("uid-flux", True), ("uid-other", False)])
 def test_what_an_output_has_kept_is_shown_where_it_is_this_very_jobs(
     *, api: FakeApi, access: LinkAuthenticator, tmp_path: Path, uid: str, shown: bool

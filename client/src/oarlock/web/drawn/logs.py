@@ -17,6 +17,8 @@ from oarlock.web.tails import BLOCK_LINES, MOST_BLOCKS, Block, Seen
 
 MOST_PODS = 16
 """Whose logs are read at once: each is a connection to the API server."""
+MOST_SEARCHED = 20_000
+"""Lines of each pod that are read where a text, or what came before a time, is looked for. Few of them are kept."""
 PODS = "0, 3, 8-11"
 AFTER = timedelta(minutes=1)
 """So much of a log is shown after a fault: what the agent and the other processes said of it."""
@@ -136,12 +138,14 @@ def _others(choice: Choice, *, kept: bool) -> Html:
 
 
 def _state(choice: Choice, seen: Seen) -> Html:
-    some = bool(seen.before) or any(line.kind != NOTE for block in seen.blocks for line in block.lines)
+    some = has_lines(seen)
     parts = []
     if seen.before:
         parts.append(f"{seen.before:,} lines before these are not shown: {BLOCK_LINES * MOST_BLOCKS:,} are kept here.")
     if seen.trouble:
         parts.append(seen.trouble)
+    elif choice.until and not some and not seen.empty:
+        parts.append(_none_until(choice))
     elif seen.over:
         parts.append(
             "This is the end." if some else "There is nothing to read." if seen.empty else "No line has this text."
@@ -155,6 +159,18 @@ def _state(choice: Choice, seen: Seen) -> Html:
     else:
         turn = None
     return element("p", " ".join(parts), " " if parts and turn else None, turn, id="log-told", class_="dim")
+
+
+def has_lines(seen: Seen) -> bool:
+    """Whether a line of a pod is to be seen, or was."""
+    return bool(seen.before) or any(line.kind != NOTE for block in seen.blocks for line in block.lines)
+
+
+def _none_until(choice: Choice) -> str:
+    """A fault's log may be far behind the newest lines of a pod that goes on."""
+    which = "None of the lines" if choice.kept else f"None of the newest {MOST_SEARCHED:,} lines of the pod"
+    which = which if len(choice.pods) == 1 else which.replace("the pod", "each pod")
+    return f"{which} is from before that time{' and has this text' if choice.find else ''}."
 
 
 def address_of(namespace: str, job: str, attempt: int, *, pod: int | None = None, time: str = "") -> str:

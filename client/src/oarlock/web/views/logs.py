@@ -18,15 +18,15 @@ from oarlock.log_places import where_kept
 from oarlock.logs import LogLine, Wanted
 from oarlock.parts import objects, part
 from oarlock.web.ask import Ask, Page, View
-from oarlock.web.drawn.logs import Choice, logs, parse_pods, to_second
+from oarlock.web.drawn.logs import MOST_SEARCHED, Choice, has_lines, logs, parse_pods, to_second
 from oarlock.web.outputs import JobOutput, find_output
 from oarlock.web.rights import LOGS
 from oarlock.web.tails import Tail, Tails
 from oarlock.web.watch.jobs import KnownJob, known_job
 from oarlock_api.contract.wire import text
 
-TAIL, TAIL_TO_SEARCH = 500, 20_000
-"""Lines of each pod that are read at first. Where a text is looked for, few of them are kept."""
+TAIL = 500
+"""Lines of each pod that are read at first."""
 LONGEST = 2000
 """Characters of a line."""
 LOOK_SECONDS = 5.0
@@ -91,6 +91,8 @@ def draw(ask: Ask) -> View:
     seen = tail.read(ask.bell)
     if seen.empty and not seen.trouble and not choice.kept and (seen.over or _is_past(known, attempt)):
         words = f"{words} {_gone(known, choice)}".strip()
+    if choice.until and not (has_lines(seen) or seen.empty or choice.kept or output):
+        words = f"{words} {_kept(known, choice)}".strip()
     return logs(
         choice,
         seen,
@@ -123,18 +125,28 @@ def _has_all(output: JobOutput, known: KnownJob, attempt: int | None) -> bool:
 
 def _gone(known: KnownJob, choice: Choice) -> str:
     """That no pod is there to be asked, and where its log lies."""
-    newest = known.row.attempt or 0
-    attempt = newest if choice.attempt is None else choice.attempt
+    newest, attempt = known.row.attempt or 0, _chosen(known, choice)
     if not 0 < attempt <= newest:
         return f"The job has no attempt {choice.attempt}: it has made {newest}." if choice.attempt is not None else ""
-    one = next(iter(choice.pods)) if len(choice.pods) == 1 else None
+    one = _only(choice)
     who = f"Pod {one}" if one is not None else "These pods"
-    place = where_kept(known.object, attempt=attempt, pod=one)
-    return f"{who} of attempt {attempt} {'is' if one is not None else 'are'} gone. {place}"
+    return f"{who} of attempt {attempt} {'is' if one is not None else 'are'} gone. {_kept(known, choice)}"
+
+
+def _kept(known: KnownJob, choice: Choice) -> str:
+    return where_kept(known.object, attempt=_chosen(known, choice), pod=_only(choice))
+
+
+def _chosen(known: KnownJob, choice: Choice) -> int:
+    return (known.row.attempt or 0) if choice.attempt is None else choice.attempt
+
+
+def _only(choice: Choice) -> int | None:
+    return next(iter(choice.pods)) if len(choice.pods) == 1 else None
 
 
 def _tail(cluster: Cluster, choice: Choice, output: JobOutput | None, *, grows: bool) -> Tail:
-    tail = TAIL_TO_SEARCH if choice.find or choice.until else TAIL
+    tail = MOST_SEARCHED if choice.find or choice.until else TAIL
     wanted = Wanted(ranks=choice.pods, attempt=choice.attempt, tail=tail, longest=LONGEST)
     if choice.kept and output:
         return Tail(Kept(output, wanted), choice.find, grows=grows, until=choice.until)
