@@ -13,9 +13,9 @@ from jobs import job, spec
 from world_writes import Killed
 from worlds import World, condition
 
+from oarlock_api.contract.node_affinity import kept_off
 from oarlock_api.history import AvoidedNode
 from oarlock_operator.decide import decide
-from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import Node, Pool

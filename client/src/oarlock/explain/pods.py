@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from oarlock.facts.model import Object
 from oarlock_api.contract.names import AVOIDED_ANNOTATION, Label
+from oarlock_api.contract.node_affinity import kept_off
 from oarlock_api.contract.report import Report, parse_report
 from oarlock_api.contract.wire import WireError, integer, text
 
@@ -79,27 +80,11 @@ def read_pod(raw: Object) -> Pod:
         waits=_waits(state) or _init_waits(status.get("initContainerStatuses")),
         disrupted=_disrupted(target, queue),
         evicted=text(status.get("message"), 512) or "Evicted" if evicted else "",
-        keeps_off=_keeps_off(spec),
+        keeps_off=frozenset(text(node, 253) for node in kept_off(spec.get("affinity") or {})),
         avoided=frozenset(text((metadata.get("annotations") or {}).get(AVOIDED_ANNOTATION), 1024).split(",")) - {""},
         since=(scheduled.get("lastTransitionTime") if placed else metadata.get("creationTimestamp")) or "",
         ending=_ending(raw, state.get("terminated")),
     )
-
-
-def _keeps_off(spec: Object) -> frozenset[str]:
-    """Nodes that all terms of its affinity exclude by their names, as the operator writes it for those that a job avoids."""
-    near = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    terms = (near.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
-    excluded = (
-        {
-            text(name, 253)
-            for field in term.get("matchFields") or []
-            if (field.get("key"), field.get("operator")) == ("metadata.name", "NotIn")
-            for name in field.get("values") or []
-        }
-        for term in terms
-    )
-    return frozenset(set.intersection(*excluded)) if terms else frozenset()
 
 
 def _status_of(statuses: object, name: str) -> Object:

@@ -8,11 +8,11 @@ a mutating webhook keeps them off does not count. It costs no budget.
 
 from __future__ import annotations
 
+from oarlock_api.contract.node_affinity import kept_off
 from oarlock_api.history import RecoveryStage
 from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, avoid
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.model.observation import Observation
 from oarlock_operator.model.plan import Look

@@ -5,10 +5,11 @@ The same on every rank. It needs no right on nodes: the scheduler knows their na
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from oarlock_api.contract.names import Label
+from oarlock_api.contract.node_affinity import REQUIRED, not_on
 from oarlock_api.history import AvoidedNode
 from oarlock_api.scheduling import Topology
 from oarlock_api.spec import TrainingJobSpec
@@ -17,7 +18,6 @@ from oarlock_operator.model.observation import Job
 GPUS_OF_A_WHOLE_NODE = 8
 HIGHEST_WEIGHT, WEIGHT_STEP = 100, 10
 """Preferences for node labels, the first the strongest: eight of them end at 30."""
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -33,31 +33,16 @@ def affinity(
     return _near_each_other(wanted, near, job, attempt)
 
 
-def kept_off(affinity: Mapping[str, Any]) -> frozenset[str]:
-    """Names of the nodes that an affinity keeps a pod off by their names, whichever of its terms holds."""
-    required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {}
-    terms = [
-        {
-            name
-            for field in term.get("matchFields") or []
-            if (field.get("key"), field.get("operator")) == ("metadata.name", "NotIn")
-            for name in field.get("values") or []
-        }
-        for term in required.get("nodeSelectorTerms") or []
-    ]
-    return frozenset(set.intersection(*terms)) if terms else frozenset()
-
-
 def _one_pod_per_node(wanted: dict[str, Any], job: Job, attempt: int) -> dict[str, Any]:
     apart = dict(wanted.get("podAntiAffinity") or {})
-    apart[_REQUIRED] = [*(apart.get(_REQUIRED) or []), _of_the_gang("kubernetes.io/hostname", job, attempt)]
+    apart[REQUIRED] = [*(apart.get(REQUIRED) or []), _of_the_gang("kubernetes.io/hostname", job, attempt)]
     return {**wanted, "podAntiAffinity": apart}
 
 
 def _near_each_other(wanted: dict[str, Any], near: Topology, job: Job, attempt: int) -> dict[str, Any]:
     together = dict(wanted.get("podAffinity") or {})
     if near.required_key:
-        together[_REQUIRED] = [*(together.get(_REQUIRED) or []), _of_the_gang(near.required_key, job, attempt)]
+        together[REQUIRED] = [*(together.get(REQUIRED) or []), _of_the_gang(near.required_key, job, attempt)]
     if near.preferred_keys:
         weighted = [
             {"weight": HIGHEST_WEIGHT - WEIGHT_STEP * place, "podAffinityTerm": _of_the_gang(key, job, attempt)}
@@ -76,16 +61,11 @@ def _of_the_gang(key: str, job: Job, attempt: int) -> dict[str, Any]:
 def _off_avoided_nodes(wanted: dict[str, Any], avoided: Sequence[AvoidedNode]) -> dict[str, Any]:
     """Strict entries are ANDed into every term of the user's (terms are ORed); others only weigh."""
     near = dict(wanted.get("nodeAffinity") or {})
-    if strict := [_not_on(node.name) for node in avoided if node.strict]:
-        terms = (near.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    if strict := [not_on(node.name) for node in avoided if node.strict]:
+        terms = (near.get(REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
         kept = [{**term, "matchFields": [*(term.get("matchFields") or []), *strict]} for term in terms]
-        near[_REQUIRED] = {"nodeSelectorTerms": kept}
-    if rather := [_not_on(node.name) for node in avoided if not node.strict]:
+        near[REQUIRED] = {"nodeSelectorTerms": kept}
+    if rather := [not_on(node.name) for node in avoided if not node.strict]:
         preference = {"weight": 100, "preference": {"matchFields": rather}}
         near[_PREFERRED] = [*(near.get(_PREFERRED) or []), preference]
     return {**wanted, "nodeAffinity": near} if near else wanted
-
-
-def _not_on(node: str) -> dict[str, Any]:
-    # The API takes exactly one value for a field.
-    return {"key": "metadata.name", "operator": "NotIn", "values": [node]}

@@ -12,11 +12,12 @@ from typing import Any
 
 from oarlock_api.contract.environment import POD_IP, Variable, pod_environment
 from oarlock_api.contract.names import AVOIDED_ANNOTATION, JOB_FILE_ANNOTATION, Label, host_name, pod_name, service_name
+from oarlock_api.contract.node_affinity import kept_off
 from oarlock_api.history import AvoidedNode
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests import custom
-from oarlock_operator.manifests.affinity import affinity, kept_off
+from oarlock_operator.manifests.affinity import affinity
 from oarlock_operator.manifests.config import output_directory, secret_references
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
