@@ -37,6 +37,14 @@ def test_a_step_is_told_by_what_people_watch() -> None:
     )
 
 
+def test_large_figures_are_written_out() -> None:
+    told = of(
+        **{**STEP, "loss": 12345.6, "imagesPerSecond": 9999.9, "gradientNorm": 12345.6, "secondsPerStep": 1e12}
+    ).text
+    assert "loss 12,346, 1e+12 s/step, 10,000 images/s" in told
+    assert "gradient norm 12,346" in told
+
+
 def test_a_wait_that_is_none_is_not_told() -> None:
     assert "waits" not in of(**{**STEP, "dataWaitShare": 0.004}).text
 
@@ -119,7 +127,10 @@ def test_json_of_another_program_stays_as_it_is_and_keeps_its_level() -> None:
     ("line", "told"),
     [
         ("\x1b[31mred\x1b[0m, \x1b]0;title\x07not a title", "red, not a title"),
-        (" 10%|#\r 50%|##\r100%|###\r", "100%|###"),
+        (" 10%|#\r 50%|##\r100%|###\r", "\u2026 100%|###"),
+        ("100%|###\r        \r", "100%|###"),
+        ("rm -rf /\r50%\r   ", "\u2026 50%"),
+        ("  \r\n", "  "),
         ("a\x00b\u202ec\td", "a\\x00b\\u202ec\td"),
         ("\x1b", ""),
     ],

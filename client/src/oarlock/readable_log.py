@@ -77,7 +77,11 @@ def is_found(pattern: re.Pattern[str], line: LogLine) -> bool:
 
 def cleaned(words: str) -> str:
     """Text on one line, without colours and orders to a terminal; of a line that was drawn anew, what came last."""
-    words = _ANSI.sub("", words).rstrip("\r\n").rpartition("\r")[2]
+    words = _ANSI.sub("", words).rstrip("\r\n")
+    if "\r" in words:
+        drawn = [piece for piece in words.split("\r") if piece.strip()]  # a progress bar clears its line at last
+        # Marked, so that nobody hides what stood there.
+        words = f"\u2026 {drawn[-1]}" if len(drawn) > 1 else "".join(drawn)
     return escaped(" | ".join(part.strip() for part in words.split("\n")) if "\n" in words else words)
 
 
@@ -130,8 +134,12 @@ def _of_figures(said: Mapping[str, Any]) -> tuple[str | None, Level]:
     total, loss, skipped = integer(said.get("total")), number(said["loss"]), integer(said.get("skippedUpdates"))
     parts = [
         f"{step} of {total:,}" if total else step,
-        "loss is not finite" if loss is None else f"loss {loss:.4g}",
-        *(form.format(value) for key, form in _FIGURES.items() if (value := number(said.get(key))) is not None),
+        "loss is not finite" if loss is None else f"loss {_figure(loss, 4)}",
+        *(
+            form.format(value if "%" in form else _figure(value))
+            for key, form in _FIGURES.items()
+            if (value := number(said.get(key))) is not None
+        ),
     ]
     waits = number(said.get("dataWaitShare")) or 0
     parts += [f"waits for data {waits:.0%}"] if waits >= 0.01 else []
@@ -140,13 +148,18 @@ def _of_figures(said: Mapping[str, Any]) -> tuple[str | None, Level]:
 
 
 _FIGURES = {
-    "secondsPerStep": "{:.3g} s/step",
-    "imagesPerSecond": "{:.3g} images/s",
+    "secondsPerStep": "{} s/step",
+    "imagesPerSecond": "{} images/s",
     "mfu": "MFU {:.0%}",
-    "learningRate": "learning rate {:.3g}",
-    "gradientNorm": "gradient norm {:.3g}",
+    "learningRate": "learning rate {}",
+    "gradientNorm": "gradient norm {}",
 }
 """Of a step's line, beside its loss."""
+
+
+def _figure(value: float, digits: int = 3) -> str:
+    """So many significant digits; whole, where they are thousands."""
+    return f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.{digits}g}"
 
 
 def _of_start(step: str, start: Mapping[str, Any]) -> str:
