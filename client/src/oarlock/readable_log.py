@@ -15,6 +15,7 @@ from typing import Any
 from oarlock.clock import parsed
 from oarlock.logs import MOST_JSON, LogLine, shortened
 from oarlock.terminal import escaped
+from oarlock_api.contract.figures import FIGURES
 from oarlock_api.contract.wire import WireError, integer, number, parse_object, text
 
 LONGEST = 2000
@@ -22,6 +23,11 @@ LONGEST = 2000
 _ANSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]?")
 _AGENT = frozenset({"time", "level", "job", "attempt", "rank", "message"})
 """What each line of the agent's has."""
+
+_RANK_0 = frozenset(row.line for row in FIGURES.values()) | {
+    "time", "attempt", "lossByNoise", "seconds", "startSeconds", "evaluationLoss", "validation",
+}  # fmt: skip
+"""All that rank 0's lines may have. One with more is another program's, or a later release's: words would leave it out."""
 
 
 class Level(StrEnum):
@@ -61,9 +67,14 @@ def readable(line: LogLine) -> Readable:
     stamp = text(said.get("time"), 40)
     time = line.time or (stamp if stamp.endswith("Z") and parsed(stamp) else "")
     level = next((found for key in ("level", "levelname", "severity") if (found := _level(said.get(key)))), Level.NONE)
-    if said.keys() >= _AGENT:
+    if said.keys() >= _AGENT and all(isinstance(said[name], str) for name in ("level", "job", "message")):
         words: str | None = _of_agent(said)
-    elif "time" in said and integer(said.get("attempt")) is not None and integer(said.get("step")) is not None:
+    elif (
+        "time" in said
+        and said.keys() <= _RANK_0
+        and integer(said.get("attempt")) is not None
+        and integer(said.get("step")) is not None
+    ):
         words, level = _of_figures(said)
     else:
         words = None
