@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,16 @@ def test_a_pipe_that_is_closed_while_why_writes_is_silent_and_141(api: FakeApi) 
     assert (ended.returncode, ended.stderr) == (141, "")
 
 
+def of_the_command(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], None]) -> None:
+    """Exchange the command's sleep alone: threads of other tests may sleep beside it."""
+    others = time.sleep
+
+    def exchanged(seconds: float) -> None:
+        (sleep if threading.current_thread() is threading.main_thread() else others)(seconds)
+
+    monkeypatch.setattr(time, "sleep", exchanged)
+
+
 def test_a_hiccup_does_not_end_a_watch_and_is_told(
     api: FakeApi, oarlock: Oarlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +82,7 @@ def test_a_hiccup_does_not_end_a_watch_and_is_told(
         if len(slept) == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    of_the_command(monkeypatch, sleep)
     ended = oarlock("ls", "-w", "-o", "jsonl")
     assert [json.loads(line)["phase"] for line in ended.out.splitlines()] == ["Queued", "Running"]
     assert ended.code == 130
@@ -105,7 +117,7 @@ def test_a_hiccup_does_not_end_top(api: FakeApi, oarlock: Oarlock, monkeypatch: 
         if len(slept) == 4:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    of_the_command(monkeypatch, sleep)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert oarlock("top").code == 130
     assert slept == [2, 1, 2, 2]
