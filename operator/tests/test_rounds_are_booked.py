@@ -15,7 +15,14 @@ from status_pod import GOOD, serving
 from oarlock_api.contract.rounds import RoundEnd
 
 ENDS = tuple(
-    RoundEnd(number=number, ended_at="2026-01-01T12:00:00+00:00", rank=0, code=1, why="rank 0 raised ValueError")
+    RoundEnd(
+        number=number,
+        ended_at="2026-01-01T12:00:00+00:00",
+        rank=0,
+        code=1,
+        why="rank 0 raised ValueError",
+        resumed_step=0,
+    )
     for number in (1, 2)
 )
 RUNNING = {

@@ -173,7 +173,7 @@ ROUND = RoundEnd(number=1, ended_at="2026-01-01T12:00:00+00:00", rank=1, code=82
             [RoundEnd(number=10**6, ended_at="", rank=10**6 - 1, code=255, why="\0", step=2**62, resumed_step=0)],
             "ApplicationRestartsExhausted",
         ),
-        ([replace(ROUND, number=10**6)], "InfrastructureRestartsExhausted"),
+        ([replace(ROUND, number=10**6, resumed_step=0)], "InfrastructureRestartsExhausted"),
         ([replace(ROUND, down_seconds=1e308, resumed_step=2**62)], "Training"),
         ([replace(ROUND, ended_at="0001-01-01T00:00:00+00:00"), replace(ROUND, number=2, ended_at="9999")], "Training"),
     ],
