@@ -153,22 +153,22 @@ def test_a_storage_that_fails_is_told_with_its_words(tmp_path: Path) -> None:
             save(writer, 10)
 
 
-def test_a_checkpoint_that_an_earlier_round_made_stays_where_the_same_one_is_made_again(
+def test_a_checkpoint_that_an_earlier_round_made_is_deleted_once_the_one_in_its_place_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_alone(tmp_path, 10)
     made = newest(tmp_path)
-    marker = (made.path / "COMMITTED").stat()
-    rename = Path.rename
+    remove, removed = shutil.rmtree, []
 
-    def renaming(path: Path, target: Path) -> Path:
-        assert path != made.path, "a kill now would leave none"
-        return rename(path, target)
+    def removing(path: Path, **keywords: Any) -> None:
+        if path.exists():
+            assert newest(tmp_path).step == made.step, "a kill now would leave none"
+            removed.append(path.name)
+        remove(path, **keywords)
 
-    monkeypatch.setattr(Path, "rename", renaming)
+    monkeypatch.setattr(shutil, "rmtree", removing)
     save_alone(tmp_path, 10)
-    assert newest(tmp_path) == made
-    assert (made.path / "COMMITTED").stat() == marker
+    assert removed == [".tmp-old-step-10-a1"]
     assert [path.name for path in made.path.parent.iterdir()] == ["step-10-a1"]
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name, parse_checkpoint_name
-from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, inspect, marker_of, valid_checkpoints
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, marker_of, valid_checkpoints
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, write_bytes
 from oarlock_trainer.runtime.errors import StorageError, TrainingEnd, storage
 
@@ -48,13 +48,11 @@ class Commit:
     def commit(self, manifest: CheckpointManifest) -> Path:
         """Make the files that all ranks have written a checkpoint, and delete those that are too many.
 
-        Where a round before has made the same one already, that one stays: at no moment is there none of this step.
         Raises FencedError where the output was taken over meanwhile: then nothing was committed. Raises StorageError.
         """
         temporary, final = self.temporary(manifest.step), self.final(manifest.step)
         with self.writing(manifest.step):
-            if not self._is_made(manifest):
-                make_valid(temporary, final, manifest=manifest.to_json().encode(), fence=self._fence)
+            make_valid(temporary, final, manifest=manifest.to_json().encode(), fence=self._fence)
             self._remove_leftovers()
             self._fence.check()  # whoever took over meanwhile goes on from one that is not ours to delete
             self._rotate()
@@ -98,11 +96,6 @@ class Commit:
             with suppress(StorageError):
                 self._fence.check()
             raise
-
-    def _is_made(self, manifest: CheckpointManifest) -> bool:
-        """Whether this job's attempt has the checkpoint already: its steps done again come to the same, or the last bits."""
-        there = inspect(self.final(manifest.step))
-        return there is not None and there.manifest.job_uid == manifest.job_uid
 
     def _missing(self, size: int) -> int:
         """Bytes that the storage lacks for `size` more; it may not tell."""
@@ -151,15 +144,22 @@ def make_valid(temporary: Path, final: Path, *, manifest: bytes, fence: Fence) -
     write_bytes(temporary / MANIFEST, manifest)
     write_bytes(temporary / MARKER, marker_of(manifest).encode())  # syncs the folder, too
     fence.check()
-    if final.exists():  # another job's, or damaged
-        discard(final)
+    # There may be one of another job, a damaged one, or one that a round before made: deleting it may take long, and at no
+    # moment of that is there to be none.
+    old = _set_aside(final) if final.exists() else None
     temporary.rename(final)
     sync_folder(final.parent)
+    if old:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def discard(path: Path) -> None:
     """Delete a checkpoint; its name first, because a half-deleted one must not look like one. Raises OSError."""
+    shutil.rmtree(_set_aside(path), ignore_errors=True)
+
+
+def _set_aside(path: Path) -> Path:
     trash = path.parent / f"{TEMPORARY}{_OLD}{path.name}"
     shutil.rmtree(trash, ignore_errors=True)
     path.rename(trash)
-    shutil.rmtree(trash, ignore_errors=True)
+    return trash
