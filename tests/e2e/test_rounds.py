@@ -71,7 +71,8 @@ def test_ranks_that_are_killed_crash_or_hang_start_anew_in_their_pods_from_the_n
     booked = status["rounds"][-1]
     told = booked["round"], booked["rank"], booked["exitCode"], booked["resumedFromStep"]
     assert told == (number, pod, code, end["resumedStep"])
-    assert booked["nodeName"] == status["attempts"][0]["nodeNames"][pod]
+    node = jobs.cluster.kubectl("get", "pod", f"{gang}-1-{pod}", "-o", "jsonpath={.spec.nodeName}")
+    assert booked["nodeName"] == node
     assert booked["lostSteps"] == max(end["step"] - end["resumedStep"], 0)
     assert len(jobs.events(gang, "RanksRestarted")) == number
     assert all(len(told) == 1 for told in losses(jobs).values())
