@@ -518,3 +518,12 @@ def test_what_a_history_may_hold_of_rounds_breaks_nothing() -> None:
     strange += [{"type": "RoundEnded", "attempt": 1, "job": UID, "data": {"round": 7}, "rank": "a", "node": 3}]
     strange += [line("RanksRestarted", data={"round": 1, "step": "x", "downSeconds": "y"})]
     assert explain(facts(None, output=output(*strange))).attempts[0].rounds
+
+
+def test_a_recovery_says_what_it_is_busy_with_and_since_when() -> None:
+    busy = {"stage": "FirstStep", "stageStartTime": "2026-11-23T10:02:09Z"}
+    story = explain(facts(job("Recovering", attempt=2, recovery=busy)))
+    assert story.now.details == (
+        "now imports, checks, the data and the model, until the first step, since 10:02:09 UTC",
+    )
+    assert explain(facts(job("Running", attempt=2, recovery=busy))).now.details == ()

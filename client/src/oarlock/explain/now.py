@@ -82,6 +82,19 @@ class Situation:
         )
 
 
+_STAGES = {
+    "Detect": "the operator looks for the cause",
+    "Decide": "the next attempt is decided on",
+    "Drain": "the old pods stop",
+    "Cordon": "a broken node is cordoned",
+    "Queue": "the new gang waits in its queue",
+    "Schedule": "the new pods wait for nodes",
+    "Start": "the new pods start",
+    "FirstStep": "imports, checks, the data and the model, until the first step",
+}
+"""RecoveryStage, in words."""
+
+
 def _unanswered(s: Situation) -> Trouble | None:
     if s.status.get("conditions") or s.status.get("phase"):
         return None
@@ -317,7 +330,7 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         phase=phase,
         cause=cause,
         message=message or cause.meaning,
-        details=trouble.details if trouble and message == trouble.message else (),
+        details=(*_stage(s, phase), *(trouble.details if trouble and message == trouble.message else ())),
         next=" ".join(dict.fromkeys(to_do)),
         node=node,
         rank=trouble.rank if trouble else None,
@@ -325,6 +338,14 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         total_steps=total,
         eta_seconds=integer(progress.get("etaSeconds")),
     )
+
+
+def _stage(s: Situation, phase: str) -> tuple[str, ...]:
+    """What a recovery is busy with, and since when."""
+    recovery = part(s.status, "recovery")
+    words = _STAGES.get(text(recovery.get("stage"), 64)) if phase == "Recovering" else None
+    since = text(recovery.get("stageStartTime"), 40)[11:19]
+    return (f"now {words}{f', since {since} UTC' if since else ''}",) if words else ()
 
 
 def _of_phase(phase: str, reason: Cause | None) -> Cause:
