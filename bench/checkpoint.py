@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked_ranks
 from data_report import RESULTS
 
 from oarlock_trainer.ranks import preload
@@ -46,25 +47,10 @@ def main() -> None:
     options = parser.parse_args()
     preload.import_everything(encoders=False)
     with tempfile.TemporaryDirectory(dir=options.output) as folder:
-        ranks = []
-        for rank in range(RANKS):
-            pid = os.fork()
-            if pid == 0:
-                os._exit(_rank(rank, Path(folder), int(options.parameters), options.rounds))
-            ranks.append(pid)
-        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in ranks]
-    sys.exit(max(codes))
-
-
-def _rank(rank: int, folder: Path, parameters: int, rounds: int) -> int:
-    import traceback  # noqa: PLC0415
-
-    try:
-        _measure(rank, folder, parameters, rounds)
-    except BaseException:  # noqa: BLE001 - the process ends here
-        traceback.print_exc()
-        return 1
-    return 0
+        code = forked_ranks.run(
+            RANKS, lambda rank: _measure(rank, Path(folder), int(options.parameters), options.rounds)
+        )
+    sys.exit(code)
 
 
 def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:

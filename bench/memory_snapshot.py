@@ -18,10 +18,10 @@ import statistics
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 from typing import Any
 
+import forked_ranks
 from data_report import RESULTS
 
 from oarlock_trainer.ranks import preload
@@ -41,23 +41,8 @@ def main() -> None:
     options = parser.parse_args()
     preload.import_everything(encoders=False)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        ranks = []
-        for rank in range(RANKS):
-            pid = os.fork()
-            if pid == 0:
-                os._exit(_rank(rank, Path(folder), options))
-            ranks.append(pid)
-        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in ranks]
-    sys.exit(max(codes))
-
-
-def _rank(rank: int, folder: Path, options: argparse.Namespace) -> int:
-    try:
-        _measure(rank, folder, options)
-    except BaseException:  # noqa: BLE001 - the process ends here
-        traceback.print_exc()
-        return 1
-    return 0
+        code = forked_ranks.run(RANKS, lambda rank: _measure(rank, Path(folder), options))
+    sys.exit(code)
 
 
 def _measure(rank: int, folder: Path, options: argparse.Namespace) -> None:

@@ -17,11 +17,11 @@ import statistics
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked_ranks
 from data_report import RESULTS
 
 from oarlock_trainer.ranks import preload
@@ -48,23 +48,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        pids = []
-        for rank in range(RANKS):
-            pid = os.fork()
-            if pid == 0:
-                os._exit(_rank(rank, Path(folder), options))
-            pids.append(pid)
-        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-    sys.exit(max(codes))
-
-
-def _rank(rank: int, folder: Path, options: argparse.Namespace) -> int:
-    try:
-        _measure(rank, folder, options)
-    except BaseException:  # noqa: BLE001 - the process ends here
-        traceback.print_exc()
-        return 1
-    return 0
+        code = forked_ranks.run(RANKS, lambda rank: _measure(rank, Path(folder), options))
+    sys.exit(code)
 
 
 def _measure(rank: int, folder: Path, options: argparse.Namespace) -> None:

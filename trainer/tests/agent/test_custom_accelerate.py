@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from agent_process import Agent
+from agent_process import Agent, free_port
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.sections import Custom
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCRIPT = str(Path(__file__).parents[1] / "support" / "accelerated.py")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @pytest.fixture

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_process import Agent, eventually, lives
+from agent_process import Agent, eventually, lives, pair
 
 from oarlock_api.contract.history import StoryType, find_stacks, read_story
 from oarlock_api.contract.requests import RequestState
@@ -22,16 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def gang(tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
     """Nodes 0 and 1 of a job, each with two ranks."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    agents = []
-    for rank in range(2):
-        (tmp_path / str(rank)).mkdir()
-        agent = Agent(tmp_path / str(rank))
-        agent.job["ports"]["link"] = port
-        agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-        agents.append(agent)
+    agents = pair(tmp_path)
     yield agents[0], agents[1]
     for agent in agents:
         agent.end()

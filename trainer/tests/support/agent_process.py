@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -160,3 +161,22 @@ class Agent:
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.get("/status"))
         return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def pair(folder: Path) -> list[Agent]:
+    """The agents of nodes 0 and 1 of one gang, on this machine."""
+    link, agents = free_port(), []
+    for rank in range(2):
+        (folder / str(rank)).mkdir()
+        agent = Agent(folder / str(rank))
+        agent.job["ports"]["link"] = link
+        agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+        agents.append(agent)
+    return agents

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import own_program
 import pytest
-from agent_process import Agent, eventually, lives
+from agent_process import Agent, eventually, free_port, lives, pair
 from pythons import PYTHONS
 
 from oarlock_trainer.commands import write_bundle
@@ -21,13 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STANDIN = str(Path(__file__).parents[2] / "support" / "standin.py")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @pytest.fixture(scope="module")
@@ -50,13 +42,7 @@ def lone(agent: Agent) -> Agent:
 @pytest.fixture
 def gang(tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
     """Two nodes."""
-    link, agents = free_port(), []
-    for rank in range(2):
-        (tmp_path / str(rank)).mkdir()
-        agent = in_place(Agent(tmp_path / str(rank)))
-        agent.job["ports"]["link"] = link
-        agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-        agents.append(agent)
+    agents = [in_place(agent) for agent in pair(tmp_path)]
     yield agents[0], agents[1]
     for agent in agents:
         agent.end()

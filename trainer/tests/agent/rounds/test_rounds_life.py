@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import Agent, eventually, lives
+from agent_process import Agent, eventually, lives, pair
 
 from oarlock_api.contract.history import read_story
 from oarlock_trainer.checkpoint.memory.held import folder_of
@@ -35,16 +34,7 @@ def lone(agent: Agent) -> Agent:
 @pytest.fixture
 def gang(tmp_path: Path) -> Iterator[list[Agent]]:
     """Two nodes, each with two ranks."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    agents = []
-    for rank in range(2):
-        (tmp_path / str(rank)).mkdir()
-        agent = in_place(Agent(tmp_path / str(rank)))
-        agent.job["ports"]["link"] = port
-        agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-        agents.append(agent)
+    agents = [in_place(agent) for agent in pair(tmp_path)]
     yield agents
     for agent in agents:
         agent.end()
