@@ -41,7 +41,8 @@ def near(jobs: Jobs, node: str) -> Iterator[Callable[..., None]]:
                 jobs.wait(name, "its place", lambda _, name=name, number=number: len(jobs.nodes(name)) == number)
             assert node in jobs.nodes(name)
         for name in nodes:
-            jobs.wait_for_checkpoint_of(name, 1)
+            status = jobs.wait_for_checkpoint_of(name, 1)
+            assert status["attempt"] == 1, json.dumps(status["attempts"])
 
     yield start
     jobs.delete(*started)

@@ -130,7 +130,7 @@ def test_a_slow_rank_is_told_with_node_and_cause_and_its_gang_leaves_that_node(
 
     limit(jobs, slow, limited)
     jobs.wait(NAME, "the slow rank", is_told)
-    assert jobs.events(NAME, "SlowRank")
+    jobs.wait(NAME, "the Event, which follows the status", lambda _: jobs.events(NAME, "SlowRank"))
     story = json.loads(oarlock("why", NAME, "-o", "json").out)
     assert (story["trouble"]["cause"], story["trouble"]["node"]) == ("SlowRank", slow)
     assert "CPU share: for " in story["trouble"]["message"]

@@ -246,10 +246,15 @@ async def test_spares_are_enough_for_all_nodes_that_would_not_take_the_gang_agai
 
 async def test_a_node_that_is_to_be_left_is_no_way_back_though_it_would_take_the_gang() -> None:
     cluster, leaving = Listing([node("n1"), node("n2")]), frozenset({"n2"})
-    assert await enough(cluster), "both would take it again"
     assert not await enough(cluster, leaving=leaving)
     cluster.nodes.append(node("n3"))
     assert await enough(cluster, leaving=leaving)
+
+
+async def test_a_gang_whose_nodes_would_all_take_it_again_has_nowhere_to_move_to() -> None:
+    nodes = [node("n1"), node("n2"), node("n3")]
+    assert not await enough(Listing(nodes)), "a mark was taken back before the look"
+    assert await enough(Listing([node("n1", **CORDONED), *nodes[1:]]))
 
 
 @pytest.mark.parametrize(("free", "found"), [(["n3"], True), (["n1"], False), ([], False)])

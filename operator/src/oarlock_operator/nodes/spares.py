@@ -71,7 +71,8 @@ class SpareReader:
     ) -> bool:
         """Whether other nodes surely take the pods of `job` that have no node, or one that would not take them again.
 
-        Nor are pods to stay on one of `leaving`, or to come to it.
+        Nor are pods to stay on one of `leaving`, or to come to it. No where all would be taken again: a mark that this
+        process still sees may have been taken back since.
 
         No while another job looks for nodes: which ones it will take cannot be told. A no holds for a while, a yes is asked
         for anew each time, since whoever moves in between takes what it found. A look that fails is a no.
@@ -97,6 +98,8 @@ class SpareReader:
             fit |= {node["metadata"]["name"]: node for node in found if may_run_on(manifest, node)}
         fit = {name: node for name, node in fit.items() if name not in leaving}
         missing = job.spec.nodes - len(own & set(fit))
+        if missing == 0:
+            return False
         candidates = [node for name, node in fit.items() if name not in own and has_room(manifest, node, ())]
         for node in random.sample(candidates, min(len(candidates), MOST_READ)):
             if missing == 0:
