@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from oarlock_api.contract.rounds import MAX_LOST
 from oarlock_api.group import StatusGroup
 from oarlock_api.primitives import Text, Time
 from oarlock_api.progress import ShortText
@@ -24,6 +25,8 @@ class RecoveryStage(StrEnum):
     SCHEDULE = "Schedule"
     START = "Start"
     FIRST_STEP = "FirstStep"
+    REPLACE = "Replace"
+    """Single pods of the attempt are made anew, and the others stand by."""
     STOPPING = "Stopping"
     SUSPENDING = "Suspending"
     SUSPENDED = "Suspended"
@@ -34,6 +37,8 @@ class Rung(StrEnum):
 
     RESTART_RANKS = "RestartRanks"
     """The ranks, inside their living pods."""
+    REPLACE_POD = "ReplacePod"
+    """Single pods, and the ranks inside the others."""
     ATTEMPT = "Attempt"
     """All pods."""
 
@@ -49,16 +54,29 @@ class RestartCounts(StatusGroup):
     window_start_time: Time | None = Field(default=None, description="When counting began.")
 
 
+class Replacing(StatusGroup):
+    """A pod that is made anew while the others of its attempt stand by."""
+
+    rank: int = Field(description="Index of the pod.")
+    incarnation: int = Field(description="Number of the new pod within its attempt; the first pods have 1.")
+    node_name: ShortText | None = Field(default=None, description="Node of the pod that was lost.")
+    reason: ShortText | None = Field(default=None, description="Why, as attempts have it.")
+    time: Time | None = Field(default=None, description="When it was decided.")
+
+
 class RecoveryStatus(StatusGroup):
     """What the job is busy with, other than training."""
 
     stage: ShortText | None = Field(
         default=None,
-        description="Detect, Decide, Drain, Cordon, Queue, Schedule, Start, FirstStep; or Stopping, Suspending, "
+        description="Detect, Decide, Drain, Cordon, Queue, Schedule, Start, FirstStep; or Replace, Stopping, Suspending, "
         "Suspended. Absent = training, or ended.",
     )
     stage_start_time: Time | None = Field(default=None, description="When the stage began.")
     not_before_time: Time | None = Field(default=None, description="No pod is created before it (backoff).")
+    replacing: Annotated[tuple[Replacing, ...], Field(max_length=MAX_LOST)] = Field(
+        default=(), description="Pods that are made anew while the others stand by."
+    )
 
 
 class FaultGPU(StatusGroup):
@@ -123,6 +141,10 @@ class Attempt(StatusGroup):
     """One gang."""
 
     number: int = Field(description="1 for the first.")
+    incarnation: int = Field(
+        default=1,
+        description="The highest number that a pod of it was given; above 1 once one was made anew by itself.",
+    )
     start_time: Time | None = Field(default=None, description="When it was decided.")
     created_time: Time | None = Field(default=None, description="When all pods had been created.")
     end_time: Time | None = Field(default=None, description="When its last pod had stopped.")
@@ -153,7 +175,7 @@ class Round(StatusGroup):
     attempt: int = Field(description="Its attempt.")
     round: int = Field(description="Its number within the attempt, 1 for the first.")
     rung: ShortText = Field(
-        default=Rung.RESTART_RANKS.value, description="How much was made anew: RestartRanks, or Attempt."
+        default=Rung.RESTART_RANKS.value, description="How much was made anew: RestartRanks, ReplacePod or Attempt."
     )
     reason: ShortText | None = Field(default=None, description="Why it ended, as attempts have it.")
     node_name: ShortText | None = Field(default=None, description="Node of the pod whose fault it was.")

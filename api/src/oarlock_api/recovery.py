@@ -157,12 +157,17 @@ class Recovery(Group):
             message="recovery.backoffSeconds is above recovery.maxBackoffSeconds; lower it or raise the maximum",
         ),
     )
-    for_pods = ("in_place", "memory", "hang_seconds", "drill_every_steps")
+    for_pods = ("in_place", "standby_seconds", "memory", "hang_seconds", "drill_every_steps")
 
     in_place: InPlace = Field(
         default=InPlace.NEVER,
         description="Auto = ranks that crash, hang or need a new process start anew inside their living pods (a round); "
         "Never = each fault makes a new attempt.",
+    )
+    standby_seconds: Annotated[StrictInt, Field(ge=10, le=86_400)] = Field(
+        default=300,
+        description="Seconds for which the pods that are left wait for one that is replaced; then all leave, and a new "
+        "attempt follows. Only with inPlace: Auto.",
     )
     memory: MemoryState = Field(
         default=MemoryState(), description="The state in the nodes' memory, which ranks that start anew go on from."

@@ -58,15 +58,24 @@ def test_the_address_of_rank_0_is_a_dns_name_in_the_longest_namespace() -> None:
     assert address.split(".")[1] == service_name(LONGEST)
 
 
-@given(st.tuples(JOBS, NUMBERS, NUMBERS), st.tuples(JOBS, NUMBERS, NUMBERS))
-def test_two_pods_share_a_name_only_if_job_attempt_and_rank_are_the_same(
-    one: tuple[str, int, int], other: tuple[str, int, int]
+PODS = st.tuples(JOBS, NUMBERS, NUMBERS, st.integers(1, 99))
+
+
+@given(PODS, PODS)
+def test_two_pods_share_a_name_only_if_job_attempt_rank_and_incarnation_are_the_same(
+    one: tuple[str, int, int, int], other: tuple[str, int, int, int]
 ) -> None:
     assert (pod_name(*one) == pod_name(*other)) == (one == other)
 
 
 def test_a_job_named_like_another_s_pods_shares_no_pod_with_it() -> None:
     assert pod_name("a", 1, 2) != pod_name("a-1", 2, 0)
+    assert pod_name("a", 1, 2, 3) != pod_name("a-1", 2, 3)
+    assert pod_name("a", 1, 2, 3) not in {pod_name("a-1-2", 3, 0), pod_name("a-1-2-i3", 1, 0)}
+
+
+def test_a_pod_that_was_never_replaced_has_the_name_that_it_always_had() -> None:
+    assert (pod_name("a", 1, 2, 1), pod_name("a", 1, 2, 2)) == ("a-1-2", "a-1-2-i2")
 
 
 def test_labels_lie_in_oarlock_s_own_domain() -> None:
@@ -75,6 +84,7 @@ def test_labels_lie_in_oarlock_s_own_domain() -> None:
         "oarlock.dev/job-uid",
         "oarlock.dev/attempt",
         "oarlock.dev/rank",
+        "oarlock.dev/incarnation",
         "oarlock.dev/output",
     }
 

@@ -40,6 +40,7 @@ def _plain(default: object) -> object:
 def test_of_recovery_pods_are_told_what_they_act_on_and_no_more() -> None:
     assert [field.name for field in fields(plain.Recovery)] == [
         "in_place",
+        "standby_seconds",
         "memory",
         "hang_seconds",
         "drill_every_steps",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from operator import attrgetter
 
 import pytest
 
 from oarlock_api.contract.figures import Figures
-from oarlock_api.contract.rounds import RoundEnd
+from oarlock_api.contract.rounds import LostPod, RoundEnd
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, PreflightCheck, parse_status
 from oarlock_api.contract.wire import WireError
 
@@ -72,9 +73,9 @@ def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides(
         )
         for n in range(20)
     )
-    grown = PodStatus(
-        "j", "p", 1, 0, "Preflight", "t", preflight=checks, degraded=degraded, message="\0" * 9999, rounds=ends
-    )
+    lost = tuple(LostPod(rank=n, incarnation=2**20, code=255, why="\0" * 9999) for n in range(20))
+    grown = PodStatus("j", "p", 1, 0, "Preflight", "t", preflight=checks, degraded=degraded, message="\0" * 9999)
+    grown = replace(grown, rounds=ends, lost=lost)
     assert len(grown.to_json()) < MAX_BYTES
     assert [end.number - 9000 for end in parse_status(grown.to_json()).rounds] == [12, 13, 14, 15, 16, 17, 18, 19]
     assert len(parse_status(grown.to_json()).preflight) == 8
@@ -95,6 +96,35 @@ def test_the_ends_of_rounds_read_as_they_were_and_the_first_round_is_no_news() -
     assert parse_status(told.to_json()) == told
     assert "round" not in PodStatus("job", "pod", 1, 0, "Training", "t").to_json()
     assert read(round=0).round == read(round="2").round == 1
+
+
+LOST = LostPod(rank=3, incarnation=1, code=82, why="nothing was heard of it")
+
+
+def test_lost_pods_and_the_rounds_that_they_ended_read_as_they_were() -> None:
+    told = PodStatus("job", "pod", 1, 0, "Training", "t", round=3, rounds=(replace(END, lost_pod=True),), lost=(LOST,))
+    assert parse_status(told.to_json()) == told
+    assert "lost" not in PodStatus("job", "pod", 1, 0, "Training", "t", rounds=(END,)).to_json()
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "lost",
+        ["lost"],
+        [{**LOST.to_fields(), "rank": -1}],
+        [{**LOST.to_fields(), "incarnation": 0}],
+        [{**LOST.to_fields(), "incarnation": "1"}],
+        [{**LOST.to_fields(), "code": 0}],
+    ],
+)
+def test_a_lost_pod_that_makes_no_sense_is_none(raw: object) -> None:
+    assert read(lost=raw).lost == ()
+
+
+def test_each_lost_pod_is_read_once_and_in_order() -> None:
+    first = {**LOST.to_fields(), "rank": 0, "why": "w" * 999}
+    assert [(pod.rank, len(pod.why)) for pod in read(lost=[LOST.to_fields(), first, first]).lost] == [(0, 100), (3, 23)]
 
 
 @pytest.mark.parametrize(

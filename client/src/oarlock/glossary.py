@@ -109,7 +109,7 @@ WORDS = {
     "round": (
         "one start of all ranks within an attempt, in the same pods; a fault that needs no new pod ends a round only"
     ),
-    "rung": "how much a recovery makes anew: RestartRanks (a round), Attempt (all pods)",
+    "rung": "how much a recovery makes anew: RestartRanks (a round), ReplacePod (one pod), Attempt (all pods)",
     "shard": "of data: a file of many embeddings. Of a checkpoint: one rank's file",
     "spare": "a free node that fits the job and that it does not avoid: the gang's next attempt can stand on it",
     "stage": (

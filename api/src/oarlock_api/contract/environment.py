@@ -39,6 +39,12 @@ class Variable(StrEnum):
     """Which cluster the job is in. Not in job.json: an image of an earlier release refuses a field that it does not know."""
     HISTORY = "OARLOCK_HISTORY"
     """What the operator tells rank 0's agent of earlier attempts (history.OperatorNotes). Not in job.json, either."""
+    INCARNATION = "OARLOCK_INCARNATION"
+    """How often the pod of this rank was made within its attempt; absent = 1. Not in job.json, as CLUSTER."""
+    FOLLOWS_THE_DEAD = "OARLOCK_FOLLOWS_THE_DEAD"
+    """"1": the operator saw that nothing of the pod before it runs any more."""
+    REPLACES_PODS = "OARLOCK_REPLACES_PODS"
+    """"1" in each pod of a gang whose lost pods are replaced one by one."""
     SPEC = "OARLOCK_SPEC"
     """The job's settings without what looks secret, which rank 0's agent keeps in the output (kept_spec.settings)."""
 

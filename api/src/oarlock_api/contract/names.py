@@ -20,6 +20,8 @@ class Label(StrEnum):
     JOB_UID = f"{GROUP}/job-uid"
     ATTEMPT = f"{GROUP}/attempt"
     RANK = f"{GROUP}/rank"
+    INCARNATION = f"{GROUP}/incarnation"
+    """How often the pod of this rank was made within its attempt, from the second on; absent = 1."""
     OUTPUT = f"{GROUP}/output"
     """A hash of the storage and the directory that the job writes to: whoever has the same one is a rival."""
 
@@ -33,9 +35,13 @@ ARGO_WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 """Copied from the job to its pods, so that Argo's own tools find them."""
 
 
-def pod_name(job: str, attempt: int, rank: int) -> str:
-    """Name of the pod of one rank in one attempt."""
-    return f"{job}-{attempt}-{rank}"
+def pod_name(job: str, attempt: int, rank: int, incarnation: int = 1) -> str:
+    """Name of the pod of one rank in one attempt.
+
+    With a letter before the incarnation: without one it could be a first pod of a job whose name ends in a number.
+    """
+    first = f"{job}-{attempt}-{rank}"
+    return first if incarnation == 1 else f"{first}-i{incarnation}"
 
 
 def host_name(job: str, rank: int) -> str:

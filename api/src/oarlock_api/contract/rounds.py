@@ -1,4 +1,4 @@
-"""Rounds: starts of all ranks within an attempt, counted from 1. How one of them ended, as rank 0's agent tells it. Pure."""
+"""Rounds: starts of all ranks within an attempt, counted from 1. How one ended, and which pods are waited for. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from oarlock_api.contract.wire import finite, integer, number, text
 
 MAX_ROUNDS = 8
 """Ends of rounds that /status has: the newest."""
+MAX_LOST = 8
+"""Pods of one attempt that are replaced at once; where more are lost, all are made anew."""
 MAX_WHY = 200
 """Characters: eight of them at their longest, every character escaped, leave room for the rest of /status."""
+_MAX_WHY_LOST = 100
+"""The same for eight lost pods."""
 MOST = 1_000_000
 """Rounds of an attempt, and pods of a gang: what is above it is no number of them."""
 
@@ -31,6 +35,7 @@ class RoundEnd:
     `number` is that of the round that ended, `ended_at` RFC 3339 on the leader's clock, `rank` the pod whose fault it was,
     `code` an exit code of the contract or the program's own, `step` the last that the gang had finished. `resumed_step` is
     the step that the next round began with, `down_seconds` the time from the fault to that round's first new step.
+    `lost_pod`: it ended because that pod was lost, not because ranks failed in a pod that lives.
     """
 
     number: int
@@ -41,6 +46,7 @@ class RoundEnd:
     step: int | None = None
     resumed_step: int | None = None
     down_seconds: float | None = None
+    lost_pod: bool = False
 
     def to_fields(self) -> dict[str, Any]:
         """As JSON writes it."""
@@ -53,7 +59,40 @@ class RoundEnd:
             "step": self.step,
             "resumedStep": self.resumed_step,
             "downSeconds": finite(self.down_seconds),
+            **({"lostPod": True} if self.lost_pod else {}),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostPod:
+    """A pod that rank 0's agent has lost, and whose next incarnation it waits for. `code` and `why` as of a RoundEnd."""
+
+    rank: int
+    incarnation: int
+    code: int
+    why: str
+
+    def to_fields(self) -> dict[str, Any]:
+        """As JSON writes it."""
+        return {"rank": self.rank, "incarnation": self.incarnation, "code": self.code, "why": self.why[:_MAX_WHY_LOST]}
+
+
+def parse_lost(raw: object) -> tuple[LostPod, ...]:
+    """Read what JSON says, each rank once and in order; one whose numbers make no sense is left out."""
+    told = [pod for one in (raw[:MAX_LOST] if isinstance(raw, list) else ()) if (pod := _parse_lost(one))]
+    by_rank = {pod.rank: pod for pod in told}
+    return tuple(by_rank[rank] for rank in sorted(by_rank))
+
+
+def _parse_lost(raw: object) -> LostPod | None:
+    if not isinstance(raw, Mapping):
+        return None
+    rank, incarnation, code = (integer(raw.get(name)) for name in ("rank", "incarnation", "code"))
+    if rank is None or incarnation is None or code is None:
+        return None
+    if not (0 <= rank < MOST and 0 < incarnation <= MOST and 0 < code < 256):
+        return None
+    return LostPod(rank=rank, incarnation=incarnation, code=code, why=text(raw.get("why"), _MAX_WHY_LOST))
 
 
 def parse_rounds(raw: object) -> tuple[RoundEnd, ...]:
@@ -81,4 +120,5 @@ def _parse(raw: object) -> RoundEnd | None:
         step=step if step is not None and step >= 0 else None,
         resumed_step=resumed if resumed is not None and resumed >= 0 else None,
         down_seconds=down if down is not None and down >= 0 else None,
+        lost_pod=raw.get("lostPod") is True,
     )

@@ -59,6 +59,7 @@ class Recovery:
     """What happens when something breaks. May be changed at any time."""
 
     in_place: InPlace = InPlace.NEVER
+    standby_seconds: int = 300
     memory: MemoryState = MemoryState()
     hang_seconds: int = 0
     drill_every_steps: int | None = None

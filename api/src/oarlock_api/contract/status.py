@@ -15,7 +15,7 @@ from typing import Any
 from oarlock_api.contract.figures import Figures, parse_figures
 from oarlock_api.contract.health import Health, parse_health
 from oarlock_api.contract.requests import Answered, Drill, parse_answered, parse_drill
-from oarlock_api.contract.rounds import MAX_ROUNDS, RoundEnd, parse_rounds
+from oarlock_api.contract.rounds import MAX_LOST, MAX_ROUNDS, LostPod, RoundEnd, parse_lost, parse_rounds
 from oarlock_api.contract.wire import encodable, finite, integer, number, parse_object, text
 
 STATUS_VERSION = 1
@@ -138,6 +138,7 @@ class PodStatus:
     Degradation that holds. `request` is the last that was asked of rank 0, `drill` the newest of this attempt.
     `slow_pod` is the pod of the rank that SlowRank tells of, by its own rank. `round` counts the starts of all ranks within
     this attempt, `rounds` has the newest of those that ended, as rank 0's agent tells them; what came before has `round`.
+    `lost` are the pods that it waits for the next incarnation of.
     """
 
     job_uid: str
@@ -164,6 +165,7 @@ class PodStatus:
     slow_pod: int | None = None
     round: int = 1
     rounds: tuple[RoundEnd, ...] = ()
+    lost: tuple[LostPod, ...] = ()
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -213,6 +215,7 @@ class PodStatus:
             **({} if self.slow_pod is None else {"slowPod": self.slow_pod}),
             **({} if self.round == 1 else {"round": self.round}),
             **({"rounds": [one.to_fields() for one in self.rounds[-MAX_ROUNDS:]]} if self.rounds else {}),
+            **({"lost": [pod.to_fields() for pod in self.lost[:MAX_LOST]]} if self.lost else {}),
         }
         return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
@@ -248,6 +251,7 @@ def parse_status(body: str) -> PodStatus:
         slow_pod=integer(raw.get("slowPod")),
         round=max(1, integer(raw.get("round")) or 1),
         rounds=parse_rounds(raw.get("rounds")),
+        lost=parse_lost(raw.get("lost")),
     )
 
 

@@ -91,6 +91,7 @@ _STAGES = {
     "Schedule": "the new pods wait for nodes",
     "Start": "the new pods start",
     "FirstStep": "imports, checks, the data and the model, until the first step",
+    "Replace": "a lost pod is made anew, and the others stand by",
 }
 """RecoveryStage, in words."""
 
