@@ -96,6 +96,8 @@ def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:
 
 def _save_once(save: Any, step: Callable[[Wait], float], target: Path) -> dict[str, float]:
     """One save: begun after a step, complete when `finish` returns."""
+    import torch.distributed as dist  # noqa: PLC0415
+
     plain = statistics.median(step(lambda: None) for _ in range(3))
     began = time.monotonic()
     before_update, finish = save(target)
@@ -111,6 +113,7 @@ def _save_once(save: Any, step: Callable[[Wait], float], target: Path) -> dict[s
     finish()
     total = time.monotonic() - began
     size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    dist.barrier()  # the other ranks may still look at the files
     shutil.rmtree(target, ignore_errors=True)
     return {
         "step, s": plain,
