@@ -31,6 +31,12 @@ EVIL = "<script>alert(1)</script>"
 PAGE = "/jobs/default/flux/logs"
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page waits for the first lines, or the end, however busy the machine is."""
+    monkeypatch.setattr(tails, "FIRST_SECONDS", 30.0)
+
+
 class Lines:
     """A source: the lines of a list, then those that a test adds, until it ends."""
 
