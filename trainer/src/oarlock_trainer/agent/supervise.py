@@ -50,6 +50,7 @@ from oarlock_trainer.runtime.channel import Event
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from oarlock_api.contract.rounds import LostPod
     from oarlock_trainer.agent.rounds.model import Order
     from oarlock_trainer.preflight.finding import Finding
     from oarlock_trainer.runtime.assignment import Assignment
@@ -255,10 +256,10 @@ class _Supervisor:
             else:
                 self._heed_loss(news)
 
-    def _heed_loss(self, news: PeerLost | Left) -> None:
+    def _heed_loss(self, news: PeerLost | LostPod | Left) -> None:
         self._rounds.give_up()
         # Ranks that were asked to leave save together, or are bounded by their grace time.
-        if isinstance(news, PeerLost) and not self._stop_requests:
+        if not isinstance(news, Left) and not self._stop_requests:
             self._lose_peer(news.why)
         elif self._standby.on:  # nobody would start them
             self._lose_peer(f"pod {news.rank} has left")

@@ -33,8 +33,10 @@ class Gang:
         silence: float = SILENCE,
         port: int | None = None,
         key: bytes | None = None,
+        replaces: bool = False,
     ) -> None:
         self.nodes, self.heartbeat, self.silence, self.key = nodes, heartbeat, silence, key
+        self.replaces = replaces
         self.links: dict[int, GangLink] = {}
         self._news: dict[int, list[News]] = {}
         self.port = port or 0
@@ -46,6 +48,7 @@ class Gang:
         settings = {
             "job_uid": JOB_UID, "attempt": ATTEMPT, "nodes": self.nodes, "leader": "127.0.0.1",
             "heartbeat": self.heartbeat, "silence": self.silence, "key": self.key,
+            "replaces": self.replaces,
         } | settings  # fmt: skip
         link = self.links[rank] = GangLink(rank=rank, port=self.port if port is None else port, **settings)
         self._news[rank] = []

@@ -2,7 +2,7 @@
 
 Names are looked up in a thread of their own, because the C library's resolver can block for half a minute. They are
 looked up anew for every round: a pod's name appears late, and may still mean the pod of the attempt before. Once rank 0
-has answered at an address, only that one is tried: its pod keeps it for the whole attempt.
+has answered at an address, only that one is tried: its pod keeps it as long as it lives.
 """
 
 from __future__ import annotations
@@ -93,6 +93,10 @@ class Dialer:
         """Rank 0 answered there. Should that connection end, another one is due at once, but not many in a row."""
         self._proven, self._left, self._pause = self._current, [], 0.0
         self._due_at = self._loop.now + self._heartbeat * random.uniform(0.1, 0.2)  # noqa: S311
+
+    def forget(self) -> None:
+        """Rank 0's pod is lost: the next one has the same name, and another address."""
+        self._proven, self._left = None, []
 
     def _connect(self, address: _Address) -> socket.socket | None:
         self._current = address

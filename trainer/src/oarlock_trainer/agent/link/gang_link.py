@@ -2,17 +2,20 @@
 
     link = GangLink(job_uid=..., attempt=3, rank=2, nodes=4, leader="flux-0.flux.default.svc", port=9401)
     select.select([link.descriptor, ...], ...)
-    for news in link.news():       PeerLost: this pod is a victim (exit code 82); Left: that one is done, or was asked to go
+    for news in link.news():       PeerLost: this pod is a victim (exit code 82); Left: that one is done, or was asked to go;
+                                   LostPod: that one is replaced, and this one waits for its next incarnation
     link.ask(Ask(Topic.STACKS, "one"))     rank 0's; each Answer that comes is news, as the Ask is to the others
     link.leave(83, "rank 2 hangs at step 90")
 
-It guarantees: the first loss is told once, and no other; what strangers send never becomes news; nobody is judged before
-the link to it stood, nor for time that this process slept; the caller never waits, but in leave() for half a second.
+It guarantees: the first loss that ends the gang is told once, and no other; what strangers send never becomes news; nobody is
+judged before the link to it stood, nor for time that this process slept; the caller never waits, but in leave() for half a
+second.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from typing import TYPE_CHECKING
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SILENCE_SECONDS = 5.0
+"""Whoever has not been heard for so long is lost."""
 _LEAVE_SECONDS = FLUSH_SECONDS + 0.2
 """The thread keeps the first part itself; the rest is for its turn to come on a machine that is busy."""
 
@@ -39,7 +44,7 @@ class GangLink:
 
     Rank 0 listens on `port` (0 takes any free one, and `port` says which), the others connect to `leader`:`port`.
     Raises OSError where rank 0's port is taken. `key` is the attempt's: with it, nobody's words count who does not know it.
-    `descriptor` is readable when there is news, None for a single node.
+    `descriptor` is readable when there is news, None for a single node. `incarnation` and `replaces` are the Gang's.
     """
 
     def __init__(
@@ -52,9 +57,11 @@ class GangLink:
         leader: str,
         port: int,
         heartbeat: float = 1.0,
-        silence: float = 5.0,
+        silence: float = SILENCE_SECONDS,
         key: bytes | None = None,
         node: str = "",
+        incarnation: int = 1,
+        replaces: bool = False,
     ) -> None:
         self.port = port
         self._nodes = {rank: node}
@@ -73,6 +80,8 @@ class GangLink:
             silence=silence,
             key=key,
             node=node,
+            incarnation=incarnation,
+            replaces=replaces,
         )
         self._loop = loop = Loop(heartbeat=heartbeat)
         self.descriptor = loop.news_notifier.descriptor
@@ -114,6 +123,11 @@ class GangLink:
     def agent(self) -> str:
         """What this agent drew by chance for itself, as a member."""
         return self._role.agent if self._loop and isinstance(self._role, Member) else ""
+
+    @property
+    def answered_at(self) -> float:
+        """When the newest of a member's words was sent that rank 0 has answered, on the monotonic clock; -inf: none was."""
+        return self._role.answered_at if self._loop and isinstance(self._role, Member) else -math.inf
 
     def report(self, report: Report) -> None:
         """Have a member's agent tell rank 0's what is so; the newest is told again after a cut."""

@@ -8,6 +8,9 @@ Strangers are harmless: whoever does not say a fitting hello in time is turned a
 are open. Where the gang has a key, a hello fits only with its proof: no stranger holds a rank's place, however early it
 comes. A member is known by what its agent drew by chance: the same agent may connect anew (it saw the cut before we
 did, so its newer connection replaces the older), another one that claims a rank that is taken is refused.
+
+Where lost pods are replaced, a loss is told to the own agent alone, and the link goes on: the lost one may come again, and a
+later incarnation of its pod takes its place at any time.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from oarlock_trainer.agent.link.protocol import (
     Welcome,
     encode,
     encode_left,
+    lost_pod,
     refusal,
 )
 from oarlock_trainer.agent.link.sparse_log import SparseLog
@@ -67,6 +71,7 @@ class _Member:
 
     rank: int
     agent: str
+    incarnation: int
     connection: Connection | None
     heard_at: float
     trouble: str = ""
@@ -91,7 +96,10 @@ class Leader:
         self._members: OrderedDict[int, _Member] = OrderedDict()
         self._rank_of: dict[Connection, int] = {}
         self._strangers: OrderedDict[Connection, _Stranger] = OrderedDict()
-        self._left: set[int] = set()
+        self._left: dict[int, int] = {}
+        """Rank -> incarnation of the pod that said that it leaves."""
+        self._lost: dict[int, _Member] = {}
+        """Members that fell silent, and that the gang waits for, or for the next one of their rank."""
         self._untold: list[Left] = []
         self._told_at = -math.inf
         self._cause: PeerLost | None = None
@@ -195,10 +203,15 @@ class Leader:
             return why
         if self._gang.key and not proof.is_of_a_member(hello, self._gang.key, challenge):
             return "it does not show that it knows the gang's key"
-        if hello.rank in self._left:
+        if hello.rank in self._left and not self._follows(hello, self._left[hello.rank]):
             return f"pod {hello.rank} has left"
-        known = self._members.get(hello.rank)
-        return f"another agent holds pod {hello.rank}" if known and known.agent != hello.agent else ""
+        known = self._members.get(hello.rank) or self._lost.get(hello.rank)
+        if known and known.agent != hello.agent and not self._follows(hello, known.incarnation):
+            return f"another agent holds pod {hello.rank}"
+        return ""
+
+    def _follows(self, hello: Hello, incarnation: int) -> bool:
+        return self._gang.replaces and hello.incarnation > incarnation
 
     def _turn_away(self, connection: Connection, why: str) -> None:
         self._forget_stranger(connection)
@@ -216,7 +229,9 @@ class Leader:
         if known and known.connection:
             self._cut(known, known.connection, "it connected anew")
         self.nodes = self.nodes | {hello.rank: hello.node}  # another thread reads it
-        self._members[hello.rank] = _Member(hello.rank, hello.agent, connection, self._loop.now)
+        self._left.pop(hello.rank, None)
+        self._lost.pop(hello.rank, None)
+        self._members[hello.rank] = _Member(hello.rank, hello.agent, hello.incarnation, connection, self._loop.now)
         self._members.move_to_end(hello.rank)
         self._rank_of[connection] = hello.rank
         connection.ready = self._hear_member
@@ -241,7 +256,8 @@ class Leader:
             if isinstance(frame, Beat):
                 connection.send(_BEAT)
             elif isinstance(frame, Report):
-                self._loop.tell_newest(member.rank, replace(frame, rank=member.rank, agent=member.agent))
+                report = replace(frame, rank=member.rank, agent=member.agent, incarnation=member.incarnation)
+                self._loop.tell_newest(member.rank, report)
             elif isinstance(frame, Answer):
                 self._take_answer(member, frame)
             elif isinstance(frame, Leave) and self._leaving_until == math.inf:
@@ -262,9 +278,9 @@ class Leader:
     def _take_leave(self, member: _Member, connection: Connection, leave: Leave) -> None:
         self._cut(member, connection, "it left")
         del self._members[member.rank]
-        self._left.add(member.rank)
+        self._left[member.rank] = member.incarnation
         if leave.code is None or leave.code not in PEACEFUL:
-            self._lose(PeerLost(member.rank, leave.code, leave.why))
+            self._lose(PeerLost(member.rank, leave.code, leave.why), member)
         else:
             left = Left(member.rank, leave.code)
             self._untold.append(left)
@@ -280,13 +296,19 @@ class Leader:
         silent = self._loop.now - member.heard_at
         if silent > self._gang.silence:
             cut = f", its connection was cut: {member.trouble}" if member.trouble else ""
-            self._lose(
-                PeerLost(member.rank, None, f"pod {member.rank}'s agent has been silent for {silent:.1f} s{cut}")
-            )
+            cause = PeerLost(member.rank, None, f"pod {member.rank}'s agent has been silent for {silent:.1f} s{cut}")
+            if self._gang.replaces:
+                if member.connection:
+                    self._cut(member, member.connection, "it was given up")
+                self._lost[member.rank] = self._members.pop(member.rank)
+            self._lose(cause, member)
 
-    def _lose(self, cause: PeerLost) -> None:
+    def _lose(self, cause: PeerLost, member: _Member) -> None:
         """The lost one is told too, if it can hear: it learns that the gang goes on without it."""
-        if self._cause is None:
+        if self._gang.waits_after(cause.code):
+            self._loop.forget_newest(member.rank)
+            self._loop.tell(lost_pod(cause, member.incarnation))
+        elif self._cause is None:
             self._cause = cause
             self._loop.tell(cause)
             self._tell_all(encode(cause))

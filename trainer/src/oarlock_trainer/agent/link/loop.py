@@ -104,6 +104,11 @@ class Loop:
             self._newest[of] = news
         self.news_notifier.notify()
 
+    def forget_newest(self, of: int) -> None:
+        """What was told `of` it and not taken yet is not so any more."""
+        with self._lock:
+            self._newest.pop(of, None)
+
     def news(self) -> list[News]:
         """What was told since the last call. Never blocks."""
         self.news_notifier.clear()

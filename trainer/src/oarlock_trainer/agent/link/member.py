@@ -2,7 +2,8 @@
 
 Before the first welcome nothing is judged: whether a gang starts in time is others' business. After it, silence is: a
 connection that is cut is made anew, and only when rank 0 has not been heard for the whole time of silence is it lost.
-Once the link has told of a loss, or rank 0 has left in peace, it judges nobody any more.
+Once the link has told of a loss, or rank 0 has left in peace, it judges nobody any more. Where lost pods are replaced,
+rank 0's is looked for again by its name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import logging
 import math
 import secrets
+import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.agent.link import proof
@@ -29,6 +32,7 @@ from oarlock_trainer.agent.link.protocol import (
     Refused,
     Welcome,
     encode,
+    lost_pod,
 )
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.link.sparse_log import SparseLog
@@ -49,9 +53,19 @@ class Member:
     def __init__(self, gang: Gang, loop: Loop, *, host: str, port: int) -> None:
         self.over = False
         self._gang, self._loop = gang, loop
-        agent = secrets.token_hex(8)
-        self._hello = Hello(job_uid=gang.job_uid, attempt=gang.attempt, rank=gang.rank, agent=agent, node=gang.node)
-        self.agent = agent
+        self.agent = secrets.token_hex(8)
+        self._hello = Hello(
+            job_uid=gang.job_uid,
+            attempt=gang.attempt,
+            rank=gang.rank,
+            agent=self.agent,
+            node=gang.node,
+            incarnation=gang.incarnation,
+        )
+        self.answered_at = -math.inf
+        """When the newest of this member's words was sent that rank 0 has answered, on the monotonic clock."""
+        self._unanswered: deque[float] = deque()
+        """When each was sent on this connection whose answer is awaited: rank 0 answers in order."""
         self._report: Report | None = None
         self._challenge = ""
         """Of the connection that there is; empty until it comes, and for ever where the gang has no key."""
@@ -75,6 +89,7 @@ class Member:
         elif self._connection and self._welcome:
             if now >= self._beat_at:
                 self._connection.send(_BEAT)
+                self._unanswered.append(time.monotonic())
                 self._beat_at = now + self._gang.heartbeat
         elif self._connection and now >= self._welcome_until:
             self._drop("no answer")
@@ -113,6 +128,7 @@ class Member:
         if end := self._dialer.dial():
             self._connection = Connection(end, self._loop.selector, timeout=self._gang.silence, ready=self._hear)
             self._challenge = ""
+            self._unanswered = deque([time.monotonic()])
             if not self._gang.key:
                 self._connection.greet(self._hello)
             self._welcome_until = self._loop.now + self._gang.silence / 2  # two tries, should the first packets be lost
@@ -146,6 +162,8 @@ class Member:
     def _take(self, frame: Frame | None) -> None:
         if not self._welcome:
             self._take_first(frame)
+        elif isinstance(frame, Beat):
+            self._answered()
         elif isinstance(frame, PeerLost):
             self._lose(frame)
             if frame.rank == 0:
@@ -157,13 +175,13 @@ class Member:
         elif isinstance(frame, AllLeft):
             for left in frame.peers:
                 self._loop.tell(left)
-            if any(left.rank == 0 for left in frame.peers):
-                self._settled = True
-                self.close()
+            if codes := [left.code for left in frame.peers if left.rank == 0]:
+                self._part(codes[0])
 
     def _take_first(self, frame: Frame | None) -> None:
         if isinstance(frame, Welcome):
             self._welcome = True
+            self._answered()
             self._beat_at = self._loop.now
             self._dialer.succeeded()
             log.info("the gang link to pod 0 stands")
@@ -184,10 +202,25 @@ class Member:
             self._dialer.failed(trouble)
 
     def _lose_leader(self, silent: float) -> None:
-        # The connection stays: should rank 0 only have slept, leave() tells it on waking that this one has gone.
+        # The connection stays where this one leaves: should rank 0 only have slept, leave() tells it so on waking.
         trouble = "" if self._welcome else f", and cannot be reached: {self._trouble or 'no answer'}"
         self._lose(PeerLost(0, None, f"pod 0's agent has been silent for {silent:.1f} s{trouble}"))
 
     def _lose(self, cause: PeerLost) -> None:
-        self._settled = True
-        self._loop.tell(cause)
+        waits = cause.rank == 0 and self._gang.waits_after(cause.code)
+        self._loop.tell(lost_pod(cause, 0) if waits else cause)
+        if waits:
+            self._part(None)
+        else:
+            self._settled = True
+
+    def _part(self, code: int | None) -> None:
+        """Be without rank 0's pod, which is lost or left with this code: for good, or until the next one of its name."""
+        self.close()
+        self._settled = code == 0 or not self._gang.replaces
+        self._welcome, self._heard_at = False, math.inf
+        self._dialer.forget()
+
+    def _answered(self) -> None:
+        if self._unanswered:
+            self.answered_at = self._unanswered.popleft()

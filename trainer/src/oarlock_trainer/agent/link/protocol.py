@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.rounds import LostPod
 from oarlock_api.contract.wire import WireError, encodable, integer, parse_object, text
 from oarlock_trainer.agent.link.round_frames import Ordered, order_of, report_of, values_of
 from oarlock_trainer.agent.link.words import plain
-from oarlock_trainer.agent.rounds.model import Report
+from oarlock_trainer.agent.rounds.model import FOR_ALL, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +52,7 @@ class Gang:
     """Whom a link belongs to, and its pace in seconds: a sign of life every `heartbeat`, lost after `silence`.
 
     `key` is the attempt's; without one whoever knows job and attempt is believed. `node` is the name of this agent's node.
+    `incarnation` is that of this agent's pod. `replaces`: pods that are lost are made anew, one by one, and the others wait.
     """
 
     job_uid: str
@@ -60,6 +63,12 @@ class Gang:
     silence: float
     key: bytes | None = None
     node: str = ""
+    incarnation: int = 1
+    replaces: bool = False
+
+    def waits_after(self, code: int | None) -> bool:
+        """Whether a peer that leaves with this code, or without a word, is replaced, so that the gang waits for the next."""
+        return self.replaces and code not in FOR_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +110,21 @@ class Answer:
     rank: int = 0
 
 
-News = PeerLost | Left | Ask | Answer | Report | Ordered
+def lost_pod(loss: PeerLost, incarnation: int) -> LostPod:
+    """The loss of a peer that is replaced, as news. Members do not know which incarnation of rank 0's pod it was: 0."""
+    code = int(ExitCode.PEER_LOST) if loss.code is None else loss.code
+    return LostPod(rank=loss.rank or 0, incarnation=incarnation, code=code, why=loss.why)
+
+
+News = PeerLost | LostPod | Left | Ask | Answer | Report | Ordered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """Who connects. `agent` is drawn by chance once per agent: it tells a reconnect from a second agent of that rank.
 
-    `nonce` and `proof`, the answer to rank 0's challenge, are empty where the gang has no key.
+    `incarnation` is its pod's: a later one takes the place of those before, where the gang's pods are replaced. `nonce` and
+    `proof`, the answer to rank 0's challenge, are empty where the gang has no key.
     """
 
     job_uid: str
@@ -120,6 +136,7 @@ class Hello:
     proof: str = ""
     node: str = ""
     """Its node's name, for people alone: no proof covers it."""
+    incarnation: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +268,7 @@ def _values(frame: Frame) -> dict[str, Any]:
 def _hello_values(hello: Hello) -> dict[str, Any]:
     values = {"kind": "hello", "version": hello.version, "jobUid": hello.job_uid, "attempt": hello.attempt}
     values |= {"rank": hello.rank, "agent": hello.agent} | ({"node": hello.node} if hello.node else {})
+    values |= {"incarnation": hello.incarnation} if hello.incarnation > 1 else {}
     return values | ({"nonce": hello.nonce, "proof": hello.proof} if hello.proof else {})
 
 
@@ -268,7 +286,8 @@ def _hello(raw: dict[str, Any]) -> Hello | None:
         return None
     nonce, proof = (text(raw.get(name), _MAX_PROOF) for name in ("nonce", "proof"))
     who = {"job_uid": job_uid, "agent": agent, "nonce": nonce, "proof": proof, "node": text(raw.get("node"), 253)}
-    return Hello(attempt=attempt, rank=rank, version=version, **who)
+    incarnation = max(integer(raw.get("incarnation")) or 1, 1)
+    return Hello(attempt=attempt, rank=rank, version=version, incarnation=incarnation, **who)
 
 
 def _all_left(raw: dict[str, Any]) -> AllLeft:

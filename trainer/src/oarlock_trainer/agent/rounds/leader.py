@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.agent.rounds.model import FIRST, Fault, Order, Round, Seat, Wanted
+from oarlock_trainer.agent.rounds.model import FIRST, FOR_ALL, Fault, Order, Round, Seat, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oarlock_trainer.agent.rounds.model import Limits, Report
-
-FOR_ALL = frozenset({ExitCode.CONFIGURATION, ExitCode.FENCED, ExitCode.STORAGE, ExitCode.PREFLIGHT})
-"""Endings that another round would only repeat: the operator decides on them."""
 
 
 @dataclass

@@ -11,6 +11,9 @@ from enum import IntEnum
 
 from oarlock_api.contract.exit_codes import ExitCode
 
+FOR_ALL = frozenset({ExitCode.CONFIGURATION, ExitCode.FENCED, ExitCode.STORAGE, ExitCode.PREFLIGHT})
+"""Endings that another round, or another pod, would only repeat: the operator decides on them."""
+
 
 @dataclass(frozen=True, order=True)
 class Round:

@@ -1,0 +1,196 @@
+"""A gang whose lost pods are replaced: a loss ends no link, and the next incarnation takes the place of the one before."""
+
+from __future__ import annotations
+
+import socket
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_process import eventually
+from gangs import KEY, Gang, Network, Stranger
+
+from oarlock_api.contract.rounds import LostPod
+from oarlock_trainer.agent.link.protocol import Left, PeerLost
+from oarlock_trainer.agent.rounds.model import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    GangOf = Callable[..., Gang]
+
+
+@pytest.fixture(params=[None, KEY], ids=["without a key", "with a key"])
+def gang_of(request: pytest.FixtureRequest, gang_of: GangOf) -> GangOf:
+    return partial(gang_of, key=request.param, replaces=True)
+
+
+@pytest.fixture
+def network_to() -> Iterator[Callable[[int], Network]]:
+    networks: list[Network] = []
+
+    def make(port: int) -> Network:
+        networks.append(Network(port))
+        return networks[-1]
+
+    yield make
+    for network in networks:
+        network.close()
+
+
+def lost(gang: Gang, rank: int) -> LostPod:
+    """Wait until the agent of this rank is told of a pod that is replaced."""
+    found: Any = eventually(
+        lambda: next((one for one in gang.news(rank) if isinstance(one, LostPod)), None), "a lost pod"
+    )
+    return found
+
+
+def report_of(gang: Gang, agent: str) -> Report:
+    """Wait until rank 0's agent hears this agent's report."""
+    found: Any = eventually(
+        lambda: next((one for one in gang.news(0) if isinstance(one, Report) and one.agent == agent), None), "a report"
+    )
+    return found
+
+
+def test_a_member_that_vanishes_is_lost_to_rank_0_alone_and_its_next_incarnation_is_welcome(gang_of: GangOf) -> None:
+    gang = gang_of(3)
+    gang.join_all()
+    gang.crash(1)
+    told = lost(gang, 0)
+    assert (told.rank, told.incarnation, told.code) == (1, 1, 82)
+    assert "has been silent for" in told.why
+    gang.join(1, incarnation=2)
+    gang.stand(1, 2)
+    gang.links[1].report(Report(rank=1, agent="", incarnation=2, sequence=1))
+    heard = report_of(gang, gang.links[1].agent)
+    assert (heard.rank, heard.incarnation) == (1, 2)
+    assert gang.news(2) == []
+
+
+def test_a_member_that_leaves_for_its_nodes_sake_is_lost_at_once_with_its_reason(gang_of: GangOf) -> None:
+    gang = gang_of(3, silence=30.0)
+    gang.join_all()
+    gang.links.pop(2).leave(80, "GPU 3 fell off the bus")
+    assert lost(gang, 0) == LostPod(rank=2, incarnation=1, code=80, why="GPU 3 fell off the bus")
+    gang.join(2, incarnation=2)
+    gang.stand(1, 2)
+    assert gang.news(1) == []
+
+
+@pytest.mark.parametrize("code", [84, 85, 87, 88])
+def test_what_another_pod_would_only_repeat_ends_the_gang(gang_of: GangOf, code: int) -> None:
+    gang = gang_of(3)
+    gang.join_all()
+    gang.links[1].leave(code, "as ever")
+    assert [gang.loss(rank) for rank in (0, 2)] == [PeerLost(1, code, "as ever")] * 2
+
+
+def test_the_same_agent_may_come_again_after_it_was_lost(gang_of: GangOf, network_to: Callable[[int], Network]) -> None:
+    gang = gang_of(2)
+    network = network_to(gang.port)
+    member = gang.join(1, port=network.port)
+    gang.stand(1)
+    member.report(Report(rank=1, agent="", incarnation=1, sequence=7))
+    report_of(gang, member.agent)
+    network.swallows = True
+    assert (lost(gang, 0).rank, lost(gang, 1).rank) == (1, 0)
+    gang._news[0].clear()
+    network.swallows = False
+    network.cut()
+    gang.stand(1)
+    assert report_of(gang, member.agent).sequence == 7
+
+
+def test_another_agent_of_the_same_incarnation_is_no_next_one(gang_of: GangOf) -> None:
+    gang = gang_of(3)
+    gang.join_all()
+    gang.crash(1)
+    lost(gang, 0)
+    gang.join(1)
+    eventually(lambda: gang.links[1]._role._trouble == "it refused: another agent holds pod 1", "a refusal")
+    gang.links.pop(2).leave(80, "GPU 0")
+    eventually(lambda: gang.links[0]._role._left, "its farewell")
+    gang.join(2)
+    eventually(lambda: gang.links[2]._role._trouble == "it refused: pod 2 has left", "a refusal")
+
+
+def test_a_later_incarnation_replaces_one_that_still_lives_and_the_older_cannot_come_back(gang_of: GangOf) -> None:
+    gang = gang_of(2)
+    older = gang.join(1)
+    gang.stand(1)
+    gang.join(1, incarnation=2)
+    gang.stand(1)
+    eventually(lambda: older._role._trouble == "it refused: another agent holds pod 1", "a refusal")
+    older.leave(82, "")
+    assert not [news for news in gang.news(0) if isinstance(news, PeerLost | LostPod | Left)]
+
+
+def test_a_later_incarnation_means_nothing_where_pods_are_not_replaced(gang_of: GangOf) -> None:
+    gang = gang_of(2, replaces=False)
+    gang.join(1)
+    gang.stand(1)
+    stranger = Stranger(gang.port, key=gang.key)
+    stranger.hello(incarnation=2)
+    assert stranger.heard() == {"kind": "refused", "why": "another agent holds pod 1"}
+    stranger.close()
+
+
+def test_members_whose_leader_is_lost_find_its_next_incarnation_at_another_address(
+    gang_of: GangOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gang = gang_of(3)
+    address = ["127.0.0.1", gang.port]
+    found = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(*found, tuple(address))])
+    gang.join_all()
+    gang.crash(0)
+    assert [(lost(gang, rank).rank, lost(gang, rank).code) for rank in (1, 2)] == [(0, 82)] * 2
+    address[1] = gang.join(0, port=0, incarnation=2).port
+    gang.stand(1, 2)
+    assert [len(gang.news(rank)) for rank in (1, 2)] == [1, 1]
+    gang.links[1].leave(85, "known to all")
+    assert gang.loss(2) == PeerLost(1, 85, "known to all")
+
+
+def test_members_whose_leader_leaves_for_its_nodes_sake_wait_for_the_next_one(gang_of: GangOf) -> None:
+    gang = gang_of(3, silence=30.0)
+    gang.join_all()
+    gang.links.pop(0).leave(81, "XID 31")
+    told = LostPod(rank=0, incarnation=0, code=81, why="XID 31")
+    assert [lost(gang, rank) for rank in (1, 2)] == [told] * 2
+    gang.join(0, incarnation=2)
+    gang.stand(1, 2)
+
+
+def test_a_leader_that_was_asked_to_go_is_looked_for_again_and_one_that_is_done_is_not(gang_of: GangOf) -> None:
+    gang = gang_of(2)
+    gang.join_all()
+    gang.links.pop(0).leave(86, "drained")
+    eventually(lambda: gang.news(1) == [Left(0, 86)], "its farewell")
+    assert not gang.links[1]._role._settled
+    other = gang_of(2)
+    other.join_all()
+    other.links.pop(0).leave(0, "done")
+    eventually(lambda: other.news(1) == [Left(0, 0)], "its farewell")
+    assert other.links[1]._role._settled
+
+
+def test_words_that_rank_0_has_answered_are_known_by_when_they_were_sent(
+    gang_of: GangOf, network_to: Callable[[int], Network]
+) -> None:
+    gang = gang_of(2)
+    network = network_to(gang.port)
+    before = time.monotonic()
+    link = gang.join(1, port=network.port)
+    gang.stand(1)
+    first = link.answered_at
+    assert before <= first <= time.monotonic()
+    later = eventually(lambda: link.answered_at > first and link.answered_at, "the answer to a beat")
+    assert later <= time.monotonic()
+    network.swallows = True
+    cut = time.monotonic()
+    lost(gang, 1)
+    assert link.answered_at <= cut
