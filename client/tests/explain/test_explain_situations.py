@@ -364,6 +364,20 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("phase", "alone"),
+    [("Running", "Nothing: it goes on by itself."), ("Succeeded", "The model is in the output.")],
+)
+def test_nobody_is_told_to_do_nothing_beside_what_he_should_do(phase: str, alone: str) -> None:
+    at = {"name": "node-2", "reason": "GPUFault in attempt 1", "time": "2026-11-23T10:40:00Z"}
+    told = job(phase, cordonedNodes=[{**at, "doneTime": at["time"]}])
+    task = "node-2 is still cordoned: repair it, then `oarlock uncordon node-2`."
+    assert explain(facts(told, nodes=[open_node("node-2")])).now.next == alone
+    broken = explain(facts(told, nodes=[node("node-2", cordoned=True)])).now.next
+    assert broken.endswith(task)
+    assert "Nothing" not in broken
+
+
 def open_node(name: str, **annotations: str) -> dict[str, Any]:
     return {**node(name), "metadata": {"name": name, "annotations": annotations}}
 

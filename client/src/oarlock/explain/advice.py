@@ -18,9 +18,7 @@ from oarlock.names import is_name
 
 MOST_COMMANDS = 4
 """The same command for several nodes."""
-_CLAIMED = (
-    "Nothing for the job. Only the program says so, and no driver: look at the GPUs of NODE before you repair any."
-)
+_CLAIMED = "Look at the GPUs of NODE before you repair any: only the program says so, and no driver."
 """What to do about a broken GPU of which no driver speaks: any program can exit with these codes."""
 
 

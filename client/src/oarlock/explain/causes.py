@@ -67,12 +67,12 @@ class Cause(StrEnum):
         "spec.suspend is true, and nothing runs",
         "`oarlock resume JOB` goes on from the newest checkpoint.",
     )
-    SUCCEEDED = "Succeeded", Part.WELL, "every rank ended with 0", "Nothing: the model is in the output."
+    SUCCEEDED = "Succeeded", Part.WELL, "every rank ended with 0", "The model is in the output."
     ALL_RANKS_SUCCEEDED = (
         "AllRanksSucceeded",
         Part.WELL,
         "every pod ended with 0",
-        "Nothing: the model is in the output.",
+        "The model is in the output.",
     )
     ALL_PODS_PLACED = "AllPodsPlaced", Part.WELL, "every pod has a node"
     NOT_SUSPENDED = "NotSuspended", Part.WELL, "spec.suspend is false, and so it is"
@@ -459,7 +459,7 @@ class Cause(StrEnum):
         "GPUFault",
         Part.ENDED_BY_HARDWARE,
         "codes 80 and 81: a GPU or its driver; the evidence names it",
-        "Nothing for the job. Reset or repair the GPU of NODE, then `oarlock uncordon NODE`.",
+        "Reset or repair the GPU of NODE, then `oarlock uncordon NODE`.",
     )
     GPU_PROCESS_FAULT = (
         "GPUProcessFault",
@@ -494,7 +494,7 @@ class Cause(StrEnum):
         "NodeLost",
         Part.ENDED_BY_HARDWARE,
         "the node is gone, or not ready while its pod does not answer",
-        "Nothing for the job. Look at NODE: power, kernel, kubelet.",
+        "Look at NODE: power, kernel, kubelet.",
     )
 
     # Somebody else needed the place.

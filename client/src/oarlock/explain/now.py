@@ -27,6 +27,8 @@ _STARTS = ("Pulling", "Pulled", "Created", "Started")
 
 
 MOST_DETAILS = 8
+_NOTHING = "Nothing:"
+"""As the advice begins that asks for nothing."""
 
 
 class Situation:
@@ -325,8 +327,9 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         to_do = [trouble.next]
     elif trouble:
         to_do.insert(0, trouble.next)
-    if phase != "Failed":
-        to_do += out_of_service.what_to_do(s.facts, s.pods, told=" ".join(to_do))
+    if phase != "Failed" and (tasks := out_of_service.what_to_do(s.facts, s.pods, told=" ".join(to_do))):
+        # Nobody is told to do nothing, and beside it what to do.
+        to_do = [*(one for one in to_do if not one.startswith(_NOTHING)), *tasks]
     return Now(
         phase=phase,
         cause=cause,
