@@ -195,3 +195,17 @@ def test_a_fault_of_an_unknown_time_says_where_it_was() -> None:
     attempts = [{"number": 1, "startTime": "2026-11-23T10:00:00Z", "endReason": "Evicted"}]
     page = Page(report(facts(job("Running", attempts=attempts, lastFault=fault))))
     assert "on node-1" in page.texts["small"]
+
+
+def test_a_column_that_says_nothing_in_any_row_is_left_out() -> None:
+    def heads(told: Facts) -> list[str]:
+        return Page(report(told)).texts["th"]
+
+    points = [{"step": step, "loss": 1 / step} for step in (1, 2)]
+    attempts = [{"number": 1, "startTime": "2026-11-23T10:00:00Z"}]
+    plain = heads(facts(job("Running", curve=points, attempts=attempts)))
+    assert {"Step", "Loss"} <= set(plain)
+    assert not {"Seconds per step", "Decision", "From step"} & set(plain)
+    timed = [{**one, "secondsPerStep": 2.0} for one in points[1:]]
+    more = heads(facts(job("Running", curve=[*points[:1], *timed], attempts=[{**attempts[0], "resumedFromStep": 4}])))
+    assert {"Seconds per step", "From step"} <= set(more), "some have a figure"

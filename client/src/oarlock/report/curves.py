@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from oarlock.explain.curve import thinned
-from oarlock.report.markup import Html, element, joined
-from oarlock.report.parts import at, row, table
+from oarlock.report.markup import Child, Html, element, joined
+from oarlock.report.parts import at, filled, row, table
 from oarlock.report.scale import Scale, marks, share, time_marks, words_of
 from oarlock.report.words import figure, instant, when, whole
 from oarlock.story import Point
@@ -233,18 +233,16 @@ def _words(value: float, point: Point, what: Figure) -> str:
 
 
 def _table(points: Sequence[Point]) -> Html:
-    names = ("Step", "Time (UTC)", "Attempt", "Loss", "Seconds per step")
-    rows = (
-        row(
-            names,
-            [
-                whole(point.step),
-                at(point.time),
-                whole(point.attempt),
-                figure(point.loss),
-                figure(point.seconds_per_step),
-            ],
-        )
+    cells: list[list[Child]] = [
+        [
+            whole(point.step),
+            at(point.time),
+            whole(point.attempt),
+            figure(point.loss),
+            figure(point.seconds_per_step),
+        ]
         for point in thinned(points, MOST_ROWS)
-    )
+    ]
+    names, cells = filled(("Step", "Time (UTC)", "Attempt", "Loss", "Seconds per step"), cells)
+    rows = (row(names, each) for each in cells)
     return element("details", element("summary", "The curve as a table"), table(names, rows))

@@ -24,6 +24,12 @@ def table(names: Sequence[str], rows: Iterable[Html], heads: Mapping[str, Child]
     return element("div", element("table", head, element("tbody", *rows)), class_="wide", tabindex="0")
 
 
+def filled(names: Sequence[str], rows: Sequence[Sequence[Child]]) -> tuple[list[str], list[list[Child]]]:
+    """The columns that say something in at least one row: one of dashes alone takes the place of others."""
+    kept = [place for place in range(len(names)) if any(cells[place] not in (None, "", DASH) for cells in rows)]
+    return [names[place] for place in kept], [[cells[place] for place in kept] for cells in rows]
+
+
 def row(names: Sequence[str], cells: Sequence[Child], id: str | None = None) -> Html:  # noqa: A002 - as the attribute is called
     """A row of a table with these columns."""
     told = zip(names, cells, strict=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from oarlock.explain.rounds import went_on
 from oarlock.report.links import Links
 from oarlock.report.markup import Child, Html, cut, element, joined
-from oarlock.report.parts import at, row, section, table
+from oarlock.report.parts import at, filled, row, section, table
 from oarlock.report.words import DASH, duration, some, whole
 from oarlock.story import Attempt, Cordon, Moment, Story, Trouble, Unknown
 
@@ -37,14 +37,15 @@ def attempts(story: Story, links: Links | None = None) -> Html | None:
     if not story.attempts:
         return None
     shown = story.attempts[-MOST_ATTEMPTS:]
-    rows = (row(ATTEMPT_COLUMNS, _attempt(one, links), id=f"attempt-{one.number}") for one in shown)
+    names, told = filled(ATTEMPT_COLUMNS, [_attempt(one, links) for one in shown])
+    rows = (row(names, cells, id=f"attempt-{one.number}") for one, cells in zip(shown, told, strict=True))
     head = links.word("attempt", "Attempts")
-    return section("Attempts", table(ATTEMPT_COLUMNS, rows), _earlier(story), head=head)
+    return section("Attempts", table(names, rows), _earlier(story), head=head)
 
 
 def _attempt(one: Attempt, links: Links) -> list[Child]:
     stages = ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05)
-    first = element("span", at(one.first_step_time), title=stages or None)
+    first = element("span", at(one.first_step_time), title=stages) if stages else at(one.first_step_time)
     ended = one.end_reason or DASH
     nodes = some(one.node_names or [place.node for place in one.places])
     number = _logged(str(one.number), f"attempt {one.number}", links.log(one.number))
