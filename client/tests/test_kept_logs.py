@@ -61,6 +61,17 @@ def test_ranks_and_parts_are_merged_by_time_without_a_cluster(output: Path, oarl
         assert oarlock("logs", "--path", str(output), *older).out == "2026-01-01T00:00:01Z attempt 1, pod 0: old\n"
 
 
+def test_of_each_pod_its_last_lines_are_kept(output: Path, oarlock: Oarlock) -> None:
+    def told(*more: str) -> list[str]:
+        said = oarlock("logs", "--path", str(output), *more).out
+        return [line.partition(": ")[2] for line in said.splitlines()]
+
+    assert told("--tail", "1") == ["loss 2", "loss 3"]
+    assert told("--tail", "0") == []
+    assert told("--tail", "9") == told("--tail", "-1") == told()
+    assert told("--tail", "1", "--grep", "begins") == [], "of the last lines those that match"
+
+
 def test_lines_of_json_are_as_those_of_pods(output: Path, oarlock: Oarlock) -> None:
     assert json.loads(oarlock("logs", "--path", str(output), "--attempt", "1", "-o", "jsonl").out) == {
         "text": "old", "kind": "line", "time": "2026-01-01T00:00:01.000Z", "attempt": 1, "rank": 0, "pod": "",

@@ -86,6 +86,17 @@ def test_since_is_the_kubelets_to_judge(api: FakeApi, oarlock: Oarlock) -> None:
     assert "sinceSeconds=300" in api.asked[-1][1]
 
 
+def test_of_each_pod_the_last_lines_are_asked_for_as_kubectl_does(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"attempt": 1})
+    for rank in (0, 1):
+        api.add_pod("flux", 1, rank, FIRST)
+    oarlock("logs", "flux", "--tail", "1")
+    assert ["tailLines=1" in path for _, path, _ in api.asked if "/log?" in path] == [True, True]
+    api.asked.clear()
+    oarlock("logs", "flux", "--tail=-1")
+    assert ["tailLines" in path for _, path, _ in api.asked if "/log?" in path] == [False, False]
+
+
 def test_nothing_is_waited_for_without_follow(api: FakeApi, oarlock: Oarlock) -> None:
     api.add_job("flux", status={"attempt": 1, "phase": "Starting"})
     pod = api.add_pod("flux", 1, 0, None, state="waiting")
@@ -112,7 +123,7 @@ def test_following_goes_on_with_the_next_attempt_and_ends_with_the_job(api: Fake
     job = api.add_job("flux", status={"attempt": 1, "phase": "Running"})
     api.add_pod("flux", 1, 0, FIRST, state="terminated")
     seen = []
-    for line in Client().job("flux").logs(follow=True):
+    for line in Client().job("flux").logs(follow=True, tail=5):
         seen.append((line.kind, line.attempt, line.text))
         if line.text == "loss 1" and line.attempt == 1:
             api.add_pod("flux", 2, 0, SECOND, state="terminated")
@@ -122,6 +133,8 @@ def test_following_goes_on_with_the_next_attempt_and_ends_with_the_job(api: Fake
     lines = [(attempt, text) for kind, attempt, text in seen if kind == "line"]
     assert lines == [(1, "rank 0 begins"), (1, "loss 1"), (2, "rank 1 begins"), (2, "loss 2")]
     assert ("note", 2, "attempt 2 prints") in seen
+    cut = {path.split("/pods/")[1][:8]: "tailLines=5" in path for _, path, _ in api.asked if "/log?" in path}
+    assert cut == {"flux-1-0": True, "flux-2-0": False}, "of what begins while we look on, nothing is old"
 
 
 def test_a_log_that_breaks_off_is_read_on_without_a_line_twice(api: FakeApi) -> None:

@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock.cluster import Cluster, Lines
@@ -65,6 +66,7 @@ class Follower:
         self._waits = ""
         self._uid = ""
         self._attempt = 0
+        self._began_with = 0
         self._away_since: float | None = None
 
     def lines(self) -> Iterator[LogLine]:
@@ -137,6 +139,7 @@ class Follower:
                     yield LogLine(kind=NOTE, attempt=attempt, text=f"attempt {attempt} came and went unread")
                 yield LogLine(kind=NOTE, attempt=pod.attempt, text=f"attempt {pod.attempt} prints")
                 self._attempt = pod.attempt
+                self._began_with = self._began_with or pod.attempt
             reader = threading.Thread(target=self._read, args=(pod,), daemon=True, name=f"log of {pod.name}")
             self._readers[pod.uid] = reader
             reader.start()
@@ -216,7 +219,9 @@ class Follower:
 
     def _connection(self, pod: Pod, place: _Place) -> Iterator[LogLine]:
         """The new lines that one connection brings. Raises OarlockError."""
-        query = {**log_query(Wanted()), "sinceTime": place.since} if place.since else log_query(self._wanted)
+        # Of an attempt that begins while we follow, nothing is old.
+        wanted = self._wanted if pod.attempt == self._began_with else replace(self._wanted, tail=None)
+        query = {**log_query(Wanted()), "sinceTime": place.since} if place.since else log_query(wanted)
         place.resume()
         with self._cluster.lines(pod.log_path, follow="true", **query) as lines:
             self._streams.add(lines)

@@ -148,13 +148,17 @@ class Job:
         attempt: int | None = None,
         previous: bool = False,
         since: timedelta | None = None,
+        tail: int | None = None,
         grep: str | None = None,
     ) -> Iterator[LogLine]:
-        """What the pods print, line by line; with `follow`, through all attempts until the job ends."""
+        """What the pods print, line by line; with `follow`, through all attempts until the job ends.
+
+        `tail`: of each pod only so many of its last lines, and what follows.
+        """
         from oarlock.live_logs import read  # noqa: PLC0415
         from oarlock.logs import Wanted  # noqa: PLC0415
 
-        wanted = Wanted(rank=rank, attempt=attempt, previous=previous, since=since, grep=grep)
+        wanted = Wanted(rank=rank, attempt=attempt, previous=previous, since=since, tail=tail, grep=grep)
         return read(self, self._cluster, wanted, follow=follow)
 
     def wait(

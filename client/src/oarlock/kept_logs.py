@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,8 +80,23 @@ def _lines(kept: Sequence[AttemptLogs], logs: AttemptLogs, wanted: Wanted) -> It
         text = f"of job {logs.job}, the newest; an attempt {logs.attempt} is kept of {', '.join(others)}, too"
         yield LogLine(kind=NOTE, attempt=logs.attempt, text=text)
     files = {each: paths for each, paths in sorted(logs.files.items()) if wanted.takes(each)}
-    streams = [_of_rank(logs.attempt, each, paths) for each, paths in files.items()]
+    streams = [_last(_of_rank(logs.attempt, each, paths), wanted.tail) for each, paths in files.items()]
     yield from heapq.merge(*streams, key=lambda line: instant(line.time))
+
+
+def _last(lines: Iterator[LogLine], most: int | None) -> Iterator[LogLine]:
+    """So many of a pod's last lines, with the notes between them; None: all."""
+    if most is None:
+        yield from lines
+        return
+    kept: deque[LogLine] = deque()
+    found = 0
+    for line in lines:
+        kept.append(line)
+        found += line.kind == LINE
+        while found > most:
+            found -= kept.popleft().kind == LINE
+    yield from kept
 
 
 def _of_rank(attempt: int, rank: int, files: Sequence[Beneath]) -> Iterator[LogLine]:

@@ -29,7 +29,8 @@ class LogLine:
 class Wanted:
     """Which lines. `rank` is a pod's number, as in its name, `ranks` are several; `grep` is a regular expression.
 
-    `tail`: of each pod only so many of its last lines at first. `longest`: characters of a line; what is more of it is cut.
+    `tail`: of each pod only so many of its last lines at first; of attempts that begin while they are followed, all.
+    `longest`: characters of a line; what is more of it is cut.
     """
 
     rank: int | None = None

@@ -46,6 +46,12 @@ def logs(
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only of the last 30s, 5m, 2h or 1d.")
     ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option(
+            "--tail", metavar="N", min=-1, help="Of each pod only its last N lines, and what follows; -1: all."
+        ),
+    ] = None,
     grep: Annotated[str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines that match.")] = None,
     output: Annotated[
         str,
@@ -66,15 +72,16 @@ def logs(
         raise UsageError("name a job, or its output directory with --path: one of the two")
     if path and follow:
         raise UsageError("--path goes without --follow: it reads what is kept")
+    tail = None if tail == -1 else tail
     if client is None or not name:
         from oarlock.kept_logs import read  # noqa: PLC0415 - --help needs none of it
         from oarlock.logs import Wanted  # noqa: PLC0415
 
-        wanted = Wanted(rank=rank, attempt=attempt, previous=previous, since=_since(since), grep=grep)
+        wanted = Wanted(rank=rank, attempt=attempt, previous=previous, since=_since(since), tail=tail, grep=grep)
         lines = read(str(path), wanted)
     else:
         lines = client.job(name).logs(
-            follow=follow, rank=rank, attempt=attempt, previous=previous, since=_since(since), grep=grep
+            follow=follow, rank=rank, attempt=attempt, previous=previous, since=_since(since), tail=tail, grep=grep
         )
     print_logs(lines, as_json=output != "text")
 
