@@ -36,7 +36,7 @@ from oarlock_operator.pods.pod_program import Annotations
 
 
 def program_of(manifest: dict[str, Any]) -> Program:
-    """What the operator reads of the program of such a pod, once it has ended."""
+    """What the operator reads of the program of such a pod, once it has ended, or where its ranks start anew in it."""
     status = {"containerStatuses": [{"name": "trainer", "state": {"terminated": {"exitCode": 80}}}]}
     return read_pod(msgspec.convert({**manifest, "status": status}, RawPod)).program
 

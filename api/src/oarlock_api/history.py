@@ -218,6 +218,9 @@ class Strike(StatusGroup):
     hardware_count: int = Field(default=0, description="How often with an XID that programs hardly cause.")
     last_time: Time | None = Field(default=None, description="When last.")
     last_attempt: int | None = Field(default=None, description="In which attempt of this job.")
+    last_round: int | None = Field(
+        default=None, description="In which round of it; absent where the attempt ended with it."
+    )
 
 
 class CordonedNode(StatusGroup):

@@ -11,6 +11,7 @@ import pytest
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.rounds import LostPod, RoundEnd
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, PreflightCheck, parse_status
+from oarlock_api.contract.struck_gpu import StruckGpu
 from oarlock_api.contract.wire import WireError
 
 
@@ -69,7 +70,15 @@ def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides(
     degraded = dict.fromkeys(Degradation, "\0" * 9999)
     ends = tuple(
         RoundEnd(
-            number=9000 + n, ended_at="t" * 99, rank=9999, code=255, why="\0" * 9999, step=2**40, resumed_step=2**40
+            number=9000 + n,
+            ended_at="t" * 99,
+            rank=9999,
+            code=81,
+            why="\0" * 9999,
+            step=2**40,
+            resumed_step=2**40,
+            gpu=StruckGpu(index=1000, uuid="G" * 48, serial="S" * 48, xid=9999, probe="p" * 48),
+            other_gpus=True,
         )
         for n in range(20)
     )
@@ -99,6 +108,43 @@ def test_the_ends_of_rounds_read_as_they_were_and_the_first_round_is_no_news() -
 
 
 LOST = LostPod(rank=3, incarnation=1, code=82, why="nothing was heard of it")
+
+
+STRUCK = StruckGpu(index=5, uuid="GPU-5c1f", serial="1652", xid=94)
+OF_A_GPU = replace(END, code=81, gpu=STRUCK, other_gpus=True)
+
+
+def test_the_gpu_that_ended_a_round_reads_as_it_was() -> None:
+    told = PodStatus("job", "pod", 1, 0, "Training", "t", rounds=(FIRST, OF_A_GPU))
+    assert parse_status(told.to_json()) == told
+    unnumbered = replace(OF_A_GPU, gpu=StruckGpu(index=0, uuid="GPU-5c1f", probe="poison"))
+    assert read(rounds=[unnumbered.to_fields()]).rounds == (unnumbered,)
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"uuid": "GPU 5\0"},
+        {"uuid": "G" * 49},
+        {"uuid": ""},
+        {"uuid": None},
+        {"serial": 7},
+        {"index": -1},
+        {"index": 5.0},
+        {"xid": 0},
+        {"xid": "94"},
+        {"xid": 10**6},
+        {"probe": "<b>"},
+    ],
+)
+def test_a_gpu_of_which_any_name_or_number_makes_no_sense_is_none(strange: dict[str, object]) -> None:
+    raw = OF_A_GPU.to_fields() | {"gpu": STRUCK.to_fields() | strange}
+    assert read(rounds=[raw]).rounds == (replace(OF_A_GPU, gpu=None),)
+
+
+def test_a_round_that_asks_for_more_than_new_processes_names_no_gpu() -> None:
+    raw = OF_A_GPU.to_fields() | {"code": 80}
+    assert read(rounds=[raw]).rounds == (replace(OF_A_GPU, code=80, gpu=None),)
 
 
 def test_lost_pods_and_the_rounds_that_they_ended_read_as_they_were() -> None:

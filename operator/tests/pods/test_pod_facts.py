@@ -328,3 +328,15 @@ def test_an_init_container_that_fails_says_why_its_pod_did() -> None:
     )
     assert seen.ending is not None
     assert seen.ending.message == "an init container ended with 1: no space left on device"
+
+
+@pytest.mark.parametrize(
+    ("recovery", "known"), [({"inPlace": "Auto"}, ("img",)), ({"inPlace": "Never"}, ()), ({}, ()), ("odd", ())]
+)
+def test_what_runs_in_a_living_pod_is_read_where_its_ranks_start_anew_in_it(
+    recovery: object, known: tuple[str, ...]
+) -> None:
+    job_file = msgspec.json.encode({"recovery": recovery}).decode()
+    raw = pod({"containerStatuses": container(running={})}, annotations={"oarlock.dev/job": job_file})
+    raw["spec"]["containers"] = [{"name": "trainer", "image": "img"}]
+    assert read_pod(raw).program.images == known

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.struck_gpu import StruckGpu, parse_struck_gpu
 from oarlock_api.contract.wire import finite, integer, number, text
 
 MAX_ROUNDS = 8
@@ -35,7 +37,8 @@ class RoundEnd:
     `number` is that of the round that ended, `ended_at` RFC 3339 on the leader's clock, `rank` the pod whose fault it was,
     `code` an exit code of the contract or the program's own, `step` the last that the gang had finished. `resumed_step` is
     the step that the next round began with, `down_seconds` the time from the fault to that round's first new step.
-    `lost_pod`: it ended because that pod was lost, not because ranks failed in a pod that lives.
+    `lost_pod`: it ended because that pod was lost, not because ranks failed in a pod that lives. `gpu`: the GPU of that pod
+    whose driver asked for new processes; `other_gpus`: drivers said so of other GPUs of the gang as well.
     """
 
     number: int
@@ -47,6 +50,8 @@ class RoundEnd:
     resumed_step: int | None = None
     down_seconds: float | None = None
     lost_pod: bool = False
+    gpu: StruckGpu | None = None
+    other_gpus: bool = False
 
     def to_fields(self) -> dict[str, Any]:
         """As JSON writes it."""
@@ -60,6 +65,8 @@ class RoundEnd:
             "resumedStep": self.resumed_step,
             "downSeconds": finite(self.down_seconds),
             **({"lostPod": True} if self.lost_pod else {}),
+            **({"gpu": self.gpu.to_fields()} if self.gpu else {}),
+            **({"otherGpus": True} if self.other_gpus else {}),
         }
 
 
@@ -121,4 +128,7 @@ def _parse(raw: object) -> RoundEnd | None:
         resumed_step=resumed if resumed is not None and resumed >= 0 else None,
         down_seconds=down if down is not None and down >= 0 else None,
         lost_pod=raw.get("lostPod") is True,
+        # Of any other ending a GPU would be evidence against its node, which the pod itself has to give.
+        gpu=parse_struck_gpu(raw.get("gpu")) if code == ExitCode.RESTART_PROCESS else None,
+        other_gpus=raw.get("otherGpus") is True,
     )

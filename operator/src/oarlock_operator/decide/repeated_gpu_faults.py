@@ -5,8 +5,9 @@ other, are the program's: no node is avoided or cordoned for them, and nobody el
 cause count against a node only where jobs of different names met them on one GPU; a contained memory error counts twice in
 one job.
 
-So strikes are judged once all pods of the attempt have had their say. A GPU is remembered by its UUID, in the job's status
-and, where nodes may be written, on the node. The two in a day are NVSentinel's rule for 13 and 31 on one GPU.
+So strikes are judged once all pods of the attempt have had their say; of a round inside living pods, rank 0's agent says
+at once what it has heard from all. A GPU is remembered by its UUID, in the job's status and, where nodes may be written, on
+the node. The two in a day are NVSentinel's rule for 13 and 31 on one GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from datetime import timedelta
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.health import GpuVerdict
+from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.history import RecoveryStage, Strike
 from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide import brakes
@@ -30,6 +32,8 @@ from oarlock_operator.model.plan import NoteStrike
 WINDOW = timedelta(hours=24)
 TOO_MANY = 2
 LIMIT = 32
+_NOTED_AGAIN = timedelta(minutes=1)
+"""For so long a node is told once more of a round's strike: it may have been busy, or the operator killed."""
 MOSTLY_THE_PROGRAMS = frozenset({13, 31, 32, 43, 45, 68, 69, 137})
 """XIDs of which NVIDIA's catalog names the application first: bad addresses, bad commands, a process that was ended."""
 
@@ -51,6 +55,14 @@ def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault], *,
     return [_judged(o, draft, fault, shared=shared) if fault in struck else fault for fault in faults]
 
 
+def count_round(o: Observation, draft: Draft, number: int, fault: Fault, end: RoundEnd) -> Fault:
+    """The same for a round of attempt `number` that ended with this fault: all pods live, and are heard through rank 0's."""
+    if not _is_strike(o, fault):
+        return fault
+    _remember(o, draft, fault, number, in_round=end.number)
+    return _judged(o, draft, fault, shared=end.other_gpus)
+
+
 def _survivors(o: Observation, number: int) -> set[str]:
     """GPUs of the attempt of which the driver spoke and that survived: also those of pods that were evicted meanwhile."""
     return {
@@ -67,9 +79,9 @@ def _is_strike(o: Observation, fault: Fault) -> bool:
     return known and fault.verdict is GpuVerdict.RESTART_PROCESS and not fault.rule and o.spec.gpus_per_node > 0
 
 
-def _remember(o: Observation, draft: Draft, fault: Fault, number: int) -> None:
+def _remember(o: Observation, draft: Draft, fault: Fault, number: int, *, in_round: int | None = None) -> None:
     before = next((one for one in draft.status.strikes if one.gpu_uuid == _uuid(fault)), None)
-    if before is not None and before.last_attempt == number:
+    if before is not None and (before.last_attempt, before.last_round) == (number, in_round):
         return
     fresh = before if before and before.last_time and o.now - before.last_time < WINDOW else None
     strike = Strike(
@@ -80,6 +92,7 @@ def _remember(o: Observation, draft: Draft, fault: Fault, number: int) -> None:
         hardware_count=(fresh.hardware_count if fresh else 0) + (fault.xid not in MOSTLY_THE_PROGRAMS),
         last_time=o.now,
         last_attempt=number,
+        last_round=in_round,
     )
     draft.set(strikes=tuple([*(one for one in draft.status.strikes if one is not before), strike][-LIMIT:]))
 
@@ -113,18 +126,21 @@ def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Faul
 
 
 def follow(o: Observation, draft: Draft) -> None:
-    """Have nodes remember what was just written down; repeated until the next gang is made, so that a kill loses none."""
+    """Have nodes remember what was just written down; repeated until the next gang is made, so that a kill loses none.
+
+    Of a round no new gang tells the end of that: there it is repeated for a while.
+    """
     if o.job.spec is None or not draft.status.strikes or not _writes_nodes(o):
         return
     status = draft.status
+    number = None
     if status.recovery.stage == RecoveryStage.STOPPING:
         number = status.attempt
     elif draft.attempt(status.attempt).created_time is None:
         number = draft.before(status.attempt).number
-    else:
-        return
     for one in status.strikes:
-        if one.last_attempt == number:
+        just_now = one.last_round and one.last_time and o.now - one.last_time < _NOTED_AGAIN
+        if one.last_attempt == number or just_now:
             _note(o, draft, one)
 
 

@@ -2,14 +2,16 @@
 
 The agents have acted already, and asked nobody: here a fault is only charged, once, as an attempt's would be. A round is
 known by attempt and number, so a pass may be repeated and an operator may have been away; of rounds that are told no more,
-only how many is known. A budget that is used up ends the job. Where the fault, or a rule of the job's, speaks against the
-node, the gang starts again elsewhere, as a new attempt: its ranks train there by now.
+only how many is known. A budget that is used up ends the job. A GPU that asked for new processes is a strike, as an
+attempt's would be. Where that, the fault, or a rule of the job's speaks against the node, the gang starts again elsewhere,
+as a new attempt: its ranks train there by now.
 
 Whether a round made progress is told by where the next one began: it is charged in the pass that writes that down, or
 that books another end before. So the newest round without that step is the one that is not charged yet; where its attempt
 ends meanwhile, the attempt's end alone is charged.
 
-Only rank 0's pod is believed, of this attempt, about its own job: more harm than ending itself it cannot do.
+Only rank 0's pod is believed, of this attempt, about its own job: more harm than ending itself it cannot do. That a driver
+spoke in another pod it is believed where both run the same program, and know each other by the gang's key.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from oarlock_api.contract.names import pod_name
-from oarlock_api.contract.report import Report
+from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.history import RecoveryStage, Round
+from oarlock_operator.decide import repeated_gpu_faults
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS
 from oarlock_operator.decide.charge import began_with, charge, last_round, ran_since_its_start
 from oarlock_operator.decide.draft import Draft
@@ -61,6 +64,7 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
         return True
     number = draft.status.attempt
     fault = ruled(_fault(o, number, end), o.spec.recovery.rules)
+    fault = repeated_gpu_faults.count_round(o, draft, number, fault, end)
     ended = min(detected_at(fault) or o.now, o.now)
     found = last_fault(o, Attribution(fault, victims=0)).model_copy(update={"time": ended})
     draft.set(last_fault=found)
@@ -131,12 +135,16 @@ def _book_untold(o: Observation, draft: Draft, new: Sequence[RoundEnd], booked: 
 
 
 def _fault(o: Observation, number: int, end: RoundEnd) -> Fault:
-    """The fault as if the pod had ended by it, with a report in the leader's words: without evidence against hardware."""
+    """The fault as if the pod had ended by it, with a report in the leader's words.
+
+    The only evidence against hardware in it is that of a GPU that survived.
+    """
     name = pod_name(o.job.name, number, end.rank)
     pod = next(
         (pod for pod in o.of_attempt(number) if pod.rank == end.rank),
         Pod(name=name, uid="", attempt=number, rank=end.rank),
     )
+    struck = end.gpu if end.gpu and _may_tell_of(o, number, pod, end) else None
     said = Report(
         attempt=number,
         rank=end.rank,
@@ -146,14 +154,36 @@ def _fault(o: Observation, number: int, end: RoundEnd) -> Fault:
         detected_at=end.ended_at,
         summary=end.why,
         step=end.step,
+        gpu=Gpu(struck.index, uuid=struck.uuid, serial=struck.serial) if struck else None,
+        xid=struck.xid if struck else None,
+        evidence=(Evidence(struck.probe, struck.xid or "", end.ended_at),) if struck else (),
     )
     ended = Pod(
-        name=pod.name, uid=pod.uid, attempt=number, rank=end.rank, node=pod.node, ending=Ending(end.code, report=said)
+        name=pod.name,
+        uid=pod.uid,
+        attempt=number,
+        rank=end.rank,
+        node=pod.node,
+        placed_at=pod.placed_at,
+        program=pod.program,
+        ending=Ending(end.code, report=said),
     )
     fault = classify(ended)
     if fault is None:
         raise ValueError(f"round {end.number} ended with {end.code}, and that is no fault")
     return fault
+
+
+def _may_tell_of(o: Observation, number: int, pod: Pod, end: RoundEnd) -> bool:
+    """Whether rank 0's agent is believed what it says of a driver in this pod.
+
+    It runs the same program, heard it over a link with a key, and this is the pod that the round had.
+    """
+    leader = next((one for one in o.of_attempt(number) if one.rank == 0), None)
+    if leader is None or leader.program != pod.program or not (pod.rank == 0 or pod.program.keyed):
+        return False
+    ended = _time(end.ended_at)
+    return ended is not None and (pod.placed_at is None or pod.placed_at < ended)
 
 
 def _progressed(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus, ended: datetime) -> bool:
@@ -223,7 +253,13 @@ def _waste(o: Observation, draft: Draft, *, steps: int, seconds: float) -> None:
 
 def _follows_the_first_step(news: PodStatus, end: RoundEnd) -> bool:
     """By one clock: both times are rank 0's agent's."""
+    first, ended = _time(news.first_step_at), _time(end.ended_at)
+    return first is not None and ended is not None and first < ended
+
+
+def _time(said: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(news.first_step_at) < datetime.fromisoformat(end.ended_at)
-    except (TypeError, ValueError):
-        return False
+        time = datetime.fromisoformat(said)
+    except ValueError:
+        return None
+    return time if time.tzinfo else None

@@ -145,12 +145,14 @@ class RawPod(Struct, frozen=True):
     def __post_init__(self) -> None:
         """Keep what runs in it in a few words, and only of one that ended: nobody asks what wrote a report before.
 
-        Of one that runs, whether it mounts its gang's key: it is asked for its status, and believed accordingly.
+        Of one that runs, whether it mounts its gang's key: it is asked for its status, and believed accordingly. Where ranks
+        start anew in it, that status tells of GPUs, too.
         """
-        spec = self.spec
+        spec, annotations = self.spec, self.metadata.annotations
+        reports = self.state.terminated is not None or (annotations is not None and annotations.in_place)
         if spec.volumes is not None and self.state.terminated is None and mounts_key(spec.volumes):
             msgspec.structs.force_setattr(spec, "program", _KEYED)
-        if spec.containers is not None and self.state.terminated is not None:
+        if spec.containers is not None and reports:
             program = read_program(
                 (*spec.containers, *(spec.ephemeral_containers or ())),
                 before=spec.init_containers or (),

@@ -17,6 +17,7 @@ import msgspec
 from oarlock_api.contract.environment import POD_IP, RESERVED, RUN_DIRECTORY, SIMULATE_GPUS, TERMINATION_LOG, Variable
 from oarlock_api.contract.gang_key import KEY_FIELD
 from oarlock_api.contract.names import AVOIDED_ANNOTATION, JOB_FILE_ANNOTATION
+from oarlock_api.contract.rounds import InPlace
 from oarlock_api.contract.secrets import is_secret_variable
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 from oarlock_operator.manifests.custom import COMMAND, INIT_CONTAINER
@@ -72,11 +73,16 @@ _LOADING = ("PLUGIN", "CONF", "LIB", "MODULES", "PROFILER", "TRUST")
 
 
 class Annotations(msgspec.Struct, frozen=True):
-    """Of a pod's annotations only the nodes that it avoids, and of job.json whether it names a program of the job's own."""
+    """Of a pod's annotations only the nodes that it avoids, and of job.json two things.
+
+    Whether it names a program of the job's own, and whether ranks start anew in the pod while it lives.
+    """
 
     job_file: str | None = msgspec.field(default=None, name=JOB_FILE_ANNOTATION)
     own_program: bool = msgspec.field(default=True, name="own program")
     """Not of the wire: no annotation's name has a space."""
+    in_place: bool = msgspec.field(default=False, name="in place")
+    """Not of the wire."""
     avoided_names: str | None = msgspec.field(default=None, name=AVOIDED_ANNOTATION)
     avoided: frozenset[str] = msgspec.field(default=frozenset(), name="avoided nodes")
     """Not of the wire."""
@@ -84,7 +90,9 @@ class Annotations(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Keep no more than that."""
         if self.job_file is not None:
-            msgspec.structs.force_setattr(self, "own_program", _names_a_program(self.job_file))
+            own_program, in_place = _read(self.job_file)
+            msgspec.structs.force_setattr(self, "own_program", own_program)
+            msgspec.structs.force_setattr(self, "in_place", in_place)
             msgspec.structs.force_setattr(self, "job_file", None)
         if self.avoided_names is not None:
             names = self.avoided_names[:_MOST_AVOIDED].split(",")
@@ -94,13 +102,17 @@ class Annotations(msgspec.Struct, frozen=True):
 
 class _JobFile(msgspec.Struct):
     custom: Any = None
+    recovery: Any = None
 
 
-def _names_a_program(job_file: str) -> bool:
+def _read(job_file: str) -> tuple[bool, bool]:
+    """Whether it names a program of its own, and whether ranks start anew in place."""
     try:
-        return msgspec.json.decode(job_file, type=_JobFile).custom is not None
+        read = msgspec.json.decode(job_file, type=_JobFile)
     except msgspec.MsgspecError:
-        return True
+        return True, False
+    in_place = isinstance(read.recovery, dict) and read.recovery.get("inPlace") == InPlace.AUTO
+    return read.custom is not None, in_place
 
 
 def read_program(

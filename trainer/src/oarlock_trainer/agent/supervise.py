@@ -244,7 +244,7 @@ class _Supervisor:
             self._over = True
 
     def _heed_gpus(self, ended: Mapping[int, int]) -> None:
-        if self._gpus.heed(ended, self._beat_at, checked=self._preflight.over):
+        if self._gpus.heed(ended, self._beat_at, checked=self._preflight.over, killed=self._standby.on):
             self._over = True
 
     def _heed_peers(self) -> None:
@@ -300,7 +300,7 @@ class _Supervisor:
         log.info("round %d", order.round.number, extra={"why": order.why})
         self._standby.end()
         self._guard, self._outcome = self._watch(self._beat_at)
-        self._gpus.judge_by(self._outcome)
+        self._gpus.judge_by(self._outcome, self._beat_at)
         self._hang_elsewhere = False
         self._deadline = math.inf
         self._start_ranks(order.round.number, {} if order.step is None else {RESUME_STEP: str(order.step)})

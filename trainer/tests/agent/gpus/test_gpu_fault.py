@@ -74,6 +74,25 @@ def test_a_contained_fault_ends_it_with_81(agent: Agent, gpus: nvml.Control) -> 
     assert (agent.report()["class"], agent.report()["xid"]) == ("GPU", 94)
 
 
+def test_a_contained_fault_ends_the_round_alone_where_ranks_start_anew_in_their_pod(
+    agent: Agent, gpus: nvml.Control
+) -> None:
+    agent.job |= {"nodes": 1, "recovery": {"inPlace": "Auto"}}
+    before = watched(agent)
+    gpus.inject(gpu=1, xid=94)
+    status = eventually(
+        lambda: status if (status := agent.status()).get("round") == 2 and status["step"] else None, "a step of round 2"
+    )
+    (end,) = status["rounds"]
+    assert end["code"] == 81
+    assert end["gpu"] == {"index": 1, "uuid": "GPU-00000001", "serial": "165001", "xid": 94, "probe": "xid"}
+    assert not any(lives(pid) for pid in before)
+    eventually(lambda: health(agent)["state"] == "Healthy", "the circuit is closed")
+    gpus.inject(gpu=0, xid=79)
+    assert agent.wait() == 80
+    assert agent.report()["gpu"]["index"] == 0
+
+
 def test_an_echo_does_not_hide_the_gpu_that_it_comes_from(agent: Agent, gpus: nvml.Control) -> None:
     watched(agent)
     gpus.set("0:action=0", "0:xid=74", "1:xid=79", "1:gone")

@@ -33,14 +33,15 @@ class Guarded:
         assignment, environment = pod.assignment, pod.environment
         self.gpus = pod.gpus
         self.now = 1000.0
-        self.over = False
+        self.over = self.killed = False
         self.saves = 0
         self._board = StatusBoard(assignment.pod, job_uid="uid-of-job", first_rank=0, clock=lambda: "")
         nobody = dict.fromkeys(LogStream, lambda _: None)
         ranks = LocalRanks(  # never started
             assignment, environment, program="", warm="", run_directory=pod.folder, keep=nobody
         )
-        self.outcome = Outcome(assignment.pod, self._board, pod.folder / "report", ranks=ranks)
+        self.next_outcome = lambda: Outcome(assignment.pod, self._board, pod.folder / "report", ranks=ranks)
+        self.outcome = self.next_outcome()
         self.guard = GpuGuard(
             assignment,
             environment,
@@ -56,7 +57,8 @@ class Guarded:
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while not fact():
             assert time.monotonic() < deadline, what
-            self.over = self.guard.heed(children.reap(), self.now, checked=True) or self.over
+            heeded = self.guard.heed(children.reap(), self.now, checked=True, killed=self.killed)
+            self.over = heeded or self.over
             time.sleep(0.005)
 
     def watched(self) -> None:
@@ -140,6 +142,48 @@ def test_a_rank_that_blames_its_gpu_gives_the_driver_time_to_speak(guarded: Guar
     guarded.until(lambda: guarded.over, "the driver has the last word")
     assert guarded.outcome.verdict is not None
     assert (guarded.outcome.verdict.code, guarded.outcome.verdict.first_error_rank) == (80, 1)
+
+
+def next_round(guarded: Guarded) -> None:
+    guarded.outcome = guarded.next_outcome()
+    guarded.guard.judge_by(guarded.outcome, guarded.now)
+
+
+def test_the_circuit_is_closed_again_for_the_processes_of_the_next_round(guarded: Guarded) -> None:
+    guarded.watched()
+    guarded.gpus.set("1:xid=94")
+    guarded.until(lambda: guarded.circuit == (CircuitState.OPEN, 1), "the fault")
+    next_round(guarded)
+    guarded.until(lambda: guarded.health.state == "Healthy", "all is well again")
+    assert guarded.circuit == (CircuitState.CLOSED, None)
+    guarded.now += ECHO_SECONDS
+    guarded.gpus.set("0:xid=94")
+    guarded.until(lambda: guarded.circuit == (CircuitState.OPEN, 0), "the next round's own fault")
+
+
+def test_what_had_warned_before_a_fault_is_a_warning_in_the_next_round_too(guarded: Guarded) -> None:
+    guarded.watched()
+    guarded.gpus.set("0:xid=63")
+    guarded.until(lambda: guarded.health.state == "Hold", "it warns")
+    guarded.gpus.set("1:xid=94")
+    guarded.until(lambda: guarded.health.state == "Faulty", "the fault")
+    next_round(guarded)
+    guarded.until(lambda: guarded.health.state == "Hold", "it warns still")
+
+
+@pytest.mark.parametrize("when", ["while they are killed", "just after"])
+def test_what_a_driver_says_of_processes_that_were_killed_is_no_fault(guarded: Guarded, when: str) -> None:
+    guarded.watched()
+    if when == "just after":
+        next_round(guarded)
+        guarded.now += 0.9 * ECHO_SECONDS
+    else:
+        guarded.killed = True
+    guarded.gpus.set("1:xid=31", "1:xid=63")
+    guarded.until(lambda: guarded.health.state == "Hold", "both are heard")
+    assert guarded.outcome.verdict is None
+    guarded.gpus.inject(gpu=1, xid=79)
+    guarded.until(lambda: guarded.over, "a GPU that is lost ends the pod all the same")
 
 
 def test_which_probes_have_warned_is_told_in_status(guarded: Guarded) -> None:

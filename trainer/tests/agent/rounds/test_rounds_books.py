@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from oarlock_api.contract.figures import Figures
+from oarlock_api.contract.report import Evidence, Gpu
 from oarlock_api.contract.rounds import InPlace, RoundEnd
 from oarlock_api.contract.status import PodStatus
+from oarlock_api.contract.struck_gpu import StruckGpu
 from oarlock_trainer.agent.rounds.gang_rounds import GangRounds
 from oarlock_trainer.agent.rounds.model import FIRST, Fault, Leave, Report, Round, Start
 from oarlock_trainer.agent.verdict import Verdict
@@ -48,9 +50,9 @@ class Leader:
         self.now += 1.0
         return self.rounds.turn(self.now, self.status)
 
-    def fails(self) -> None:
+    def fails(self, verdict: Verdict = KILLED) -> None:
         """A rank is killed, all are cleared within the same turn, and the next ones start."""
-        self.rounds.failed(KILLED)
+        self.rounds.failed(verdict)
         self.trains(None)
         self.rounds.cleared()
         assert [type(action) for action in self.turn()] == [Start]
@@ -98,7 +100,56 @@ def test_a_member_that_follows_another_leader_ends_the_attempt() -> None:
     assert isinstance(left, Leave)
 
 
-@pytest.mark.parametrize("code", [0, 80, 81, 84, 85, 86, 87, 88])
+STRUCK = StruckGpu(index=5, uuid="GPU-5", serial="1652", xid=94)
+CONTAINED = Verdict(
+    code=81,
+    summary="GPU 5 (GPU-5) XID 94",
+    gpu=Gpu(5, uuid="GPU-5", serial="1652", pci_bus_id="00:05.0"),
+    xid=94,
+    evidence=(Evidence("xid", 94.0, "now"),),
+)
+
+
+def test_a_gpu_whose_driver_asks_for_new_processes_is_in_the_books() -> None:
+    leader = Leader()
+    assert leader.rounds.stays(81)
+    leader.fails(CONTAINED)
+    (end,) = leader.ends
+    assert (end.code, end.gpu, end.other_gpus) == (81, STRUCK, False)
+
+
+def test_what_a_program_says_against_a_gpu_is_in_no_books() -> None:
+    leader = Leader()
+    leader.fails(replace(CONTAINED, evidence=(Evidence("webhook", "GPU 5", "now"),)))
+    assert leader.ends[0].gpu is None
+
+
+@pytest.mark.parametrize("when", ["before the round ends", "after it"])
+def test_it_is_known_where_other_gpus_of_the_gang_met_the_same(when: str) -> None:
+    leader = Leader(nodes=2)
+    other = Report(1, "b", 1, 1, round=FIRST, able=True, fault=Fault(81, "XID 94", gpu=replace(STRUCK, uuid="GPU-9")))
+    if when == "before the round ends":
+        leader.rounds.failed(CONTAINED)
+        leader.rounds.hear(other, leader.now)
+        leader.turn()
+    else:
+        leader.rounds.hear(replace(other, sequence=0, fault=None, running=True), leader.now)
+        leader.rounds.failed(CONTAINED)
+        leader.turn()
+        leader.rounds.hear(other, leader.now)
+    leader.rounds.cleared()
+    leader.turn()
+    assert leader.ends[0].other_gpus
+
+
+def test_the_drivers_word_outranks_what_its_rank_said_of_the_same_fault() -> None:
+    leader = Leader()
+    leader.rounds.failed(Verdict(code=81, summary="rank 1: CUDA error", first_error_rank=1))
+    leader.fails(CONTAINED)
+    assert leader.ends[0].gpu == STRUCK
+
+
+@pytest.mark.parametrize("code", [0, 80, 84, 85, 86, 87, 88])
 def test_no_round_follows_what_new_processes_do_not_mend(code: int) -> None:
     assert not Leader().rounds.stays(code)
 

@@ -3,8 +3,8 @@
 A fault that takes a GPU out of service ends the ranks at once: each second more is one in which 31 others wait in a
 collective. One that needs new processes only may be the echo of another GPU's (XID 74, then 79 on its neighbour): it is
 reported at once, and the end waits a moment for what may stand behind it. A warning loses nothing yet, so the ranks save
-and go on. What a trainer claims by webhooks is no evidence: the processes are ended for it, and the node is left in peace
-unless the monitor says the same within a moment.
+and go on. What a driver says of ranks that the agent itself has killed is no fault. What a trainer claims by webhooks is no
+evidence: the processes are ended for it, and the node is left in peace unless the monitor says the same within a moment.
 """
 
 from __future__ import annotations
@@ -64,10 +64,14 @@ class GpuGuard:
         self._claims = claims
         self._saved_at = -math.inf
         self._waits_until: float | None = None
+        self._fresh_until = -math.inf
+        """Until then what ends processes ended those of the round before."""
 
-    def judge_by(self, outcome: Outcome) -> None:
+    def judge_by(self, outcome: Outcome, now: float) -> None:
         """Have faults decide this outcome from now on: the ranks of a new round have one of their own."""
         self._outcome, self._waits_until = outcome, None
+        self._fresh_until = now + ECHO_SECONDS
+        self._health.close_circuit()
 
     @property
     def descriptor(self) -> int:
@@ -89,15 +93,18 @@ class GpuGuard:
             return 0.0
         return max(self._waits_until - now, 0.0)
 
-    def heed(self, ended: Mapping[int, int], now: float, *, checked: bool) -> bool:
+    def heed(self, ended: Mapping[int, int], now: float, *, checked: bool, killed: bool = False) -> bool:
         """Listen, and act; whether the pod is to end at once. `ended`: pid -> code of processes that ended meanwhile.
 
         Until the checks before the start are over (`checked`), what they look at as well is theirs to tell: a GPU that was
-        broken before makes the node unfit (87).
+        broken before makes the node unfit (87). `killed`: the ranks are, and no others run yet.
         """
         self._health.tend(ended, now)
         over = False
         for symptom in self._health.take() if checked else ():
+            if symptom.verdict is GpuVerdict.RESTART_PROCESS and (killed or now < self._fresh_until):
+                log.info("%s, as its processes were killed", symptom.summary, extra={"probe": symptom.probe})
+                continue
             self._tell(symptom)
             if symptom.verdict is GpuVerdict.HOLD:
                 self._hold(symptom, now)

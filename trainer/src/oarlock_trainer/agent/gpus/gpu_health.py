@@ -99,6 +99,16 @@ class GpuHealth:
         """Show that the GPUs are not used any more, and why."""
         self._show(symptom, HealthState.FAULTY, CircuitState.OPEN)
 
+    def close_circuit(self) -> None:
+        """New processes use the GPUs: what ended those before them is over. What has warned stays a warning."""
+        self._seen = {key for key in self._seen if GpuVerdict.RESTART_PROCESS not in key}
+        if self.health.state is not HealthState.FAULTY:
+            return
+        state = HealthState.HEALTHY if self._beats_since is not None else HealthState.UNKNOWN
+        self.health = replace(self.health, state=state, circuit=CircuitState.CLOSED, reason="", gpu=None, since="")
+        if self._hold:
+            self._show(self._hold, HealthState.HOLD, CircuitState.CLOSED)
+
     def _hear(self, now: float) -> None:
         for line in self._told.read():
             if said := messages.decode(line):

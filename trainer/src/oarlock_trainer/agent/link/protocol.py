@@ -4,9 +4,9 @@
     rank 0 -> member   challenge (where the gang has a key), welcome or refused, beat (the answer to each beat), ask, order,
                        lost, left
 
-Where the gang has a key, all that follows the hello is sealed (proof.py). Nothing here can blame a node: no GPU, no
-verdict, only who left and what it said. A reader ignores frames and fields that it does not know, bounds every value, and
-never raises, whatever bytes come.
+Where the gang has a key, all that follows the hello is sealed (proof.py). Nothing here can blame a node: of GPUs a report
+names only one that survived, and where there is no key the operator does not count it. A reader ignores frames and fields
+that it does not know, bounds every value, and never raises, whatever bytes come.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from oarlock_api.contract.struck_gpu import parse_struck_gpu
 from oarlock_api.contract.wire import integer, text
 from oarlock_trainer.agent.link.words import plain
 from oarlock_trainer.agent.rounds.model import Fault, Order, Report, Round, Wanted
@@ -53,7 +54,10 @@ def _of_report(report: Report) -> dict[str, Any]:
         "held": [[step, list(parts)] for step, parts in report.held[:_MOST_HELD]],
         "followsTheDead": report.follows_the_dead,
     }
-    return values | ({"code": fault.code, "why": plain(fault.why), "sure": fault.sure} if fault else {})
+    if fault:
+        values |= {"code": fault.code, "why": plain(fault.why), "sure": fault.sure}
+        values |= {"gpu": fault.gpu.to_fields()} if fault.gpu else {}
+    return values
 
 
 def report_of(raw: dict[str, Any]) -> Report | None:
@@ -64,7 +68,8 @@ def report_of(raw: dict[str, Any]) -> Report | None:
         return None
     fault = None
     if code is not None and 0 < code < 256:
-        fault = Fault(code, plain(text(raw.get("why"), 1024)), sure=raw.get("sure") is not False)
+        why = plain(text(raw.get("why"), 1024))
+        fault = Fault(code, why, sure=raw.get("sure") is not False, gpu=parse_struck_gpu(raw.get("gpu")))
     return Report(
         rank=-1,
         agent="",

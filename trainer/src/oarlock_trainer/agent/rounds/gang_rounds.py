@@ -17,7 +17,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
+from oarlock_api.contract.report import CLAIMED, is_proven
 from oarlock_api.contract.rounds import MAX_ROUNDS, InPlace, RoundEnd
+from oarlock_api.contract.struck_gpu import StruckGpu, parse_struck_gpu
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.runtime.assignment import Assignment
 
 _IN_PLACE = frozenset({FailureClass.APPLICATION, FailureClass.HANG, FailureClass.PEER_LOST})
-"""What new processes may well mend. Whatever blames a GPU, a node, storage or the job itself is the operator's to decide."""
+"""What new processes may well mend, as does a GPU's fault that asks for no more (81). Whatever else blames a GPU, a node,
+storage or the job itself is the operator's to decide."""
 _LIMITS = Limits(lease=math.inf, patience=30.0)
 """The link itself judges silence, and ends the pod. A rank that can't be killed for half a minute is stuck in the kernel."""
 
@@ -70,7 +73,8 @@ class GangRounds:
 
     def stays(self, code: int) -> bool:
         """Whether ranks that end so start anew in this pod, as far as this agent knows."""
-        return self._active and is_failure(code) and failure_class(code) in _IN_PLACE
+        mends = code == ExitCode.RESTART_PROCESS or failure_class(code) in _IN_PLACE
+        return self._active and is_failure(code) and mends
 
     def give_up(self) -> None:
         """There is no further round: somebody leaves, in peace or not."""
@@ -85,7 +89,8 @@ class GangRounds:
 
     def failed(self, verdict: Verdict) -> None:
         """This pod's ranks ended, must end, or hang: whoever says so sees to their end. May be told again, and better."""
-        self._member.failed(Fault(verdict.code, verdict.summary, sure=verdict.first_error_rank is not None))
+        sure = verdict.first_error_rank is not None
+        self._member.failed(Fault(verdict.code, verdict.summary, sure=sure, gpu=_struck(verdict)))
 
     def cleared(self) -> None:
         """No process of the ranks is left, so what this node's memory holds of them stays as it is."""
@@ -150,6 +155,8 @@ class GangRounds:
                 why=ended.fault.why,
                 step=ended.step if ended.step >= 0 else None,
                 resumed_step=leader.order.step,
+                gpu=(gpu := ended.fault.gpu),
+                other_gpus=bool(ended.gpus - {gpu.uuid if gpu else ""}),
             )
             self._ends = (*self._ends, end)[-MAX_ROUNDS:]
             self._books(number, self._ends)
@@ -166,3 +173,13 @@ class GangRounds:
     def _note(self, number: int, end: RoundEnd) -> None:
         self._ends = (*self._ends[:-1], end)
         self._books(number, self._ends)
+
+
+def _struck(verdict: Verdict) -> StruckGpu | None:
+    """The GPU whose driver asked for new processes; None where a program alone says so, or it has no name."""
+    gpu = verdict.gpu
+    if verdict.code != ExitCode.RESTART_PROCESS or gpu is None or not is_proven(verdict.evidence):
+        return None
+    probe = next(one.probe for one in verdict.evidence if one.probe not in CLAIMED)
+    told = StruckGpu(index=gpu.index, uuid=gpu.uuid, serial=gpu.serial, xid=verdict.xid, probe=probe)
+    return parse_struck_gpu(told.to_fields())

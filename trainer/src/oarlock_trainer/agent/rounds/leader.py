@@ -7,7 +7,7 @@ lost, fails or is replaced, the round ends for all; they stand by until the gang
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Ended:
-    """How a round ended: by which rank's fault, after which step (-1: none), and when."""
+    """How a round ended: by which rank's fault, after which step (-1: none), and when.
+
+    `gpus` are the UUIDs of all of which drivers spoke in it.
+    """
 
     round: Round
     rank: int
     fault: Fault
     step: int
     at: float
+    gpus: set[str] = field(default_factory=set)
 
 
 class Leader:
@@ -72,6 +76,8 @@ class Leader:
         end = self._end
         if end and report.round == end.round:
             end.step = max(end.step, report.step)
+            if report.fault and report.fault.gpu:
+                end.gpus.add(report.fault.gpu.uuid)
             if report.fault and report.fault.weight < end.fault.weight:
                 end.rank, end.fault = report.rank, report.fault
         return ""
@@ -123,11 +129,12 @@ class Leader:
                 yield rank, Fault(ExitCode.PEER_LOST, f"rank {rank}'s agent has been silent for {silent:.1f} s")
 
     def _end_round(self, rank: int, fault: Fault, now: float) -> None:
-        reports = (seat.report for seat in self._seats.values())
-        reached = max((report.step for report in reports if report.round == self.order.round), default=-1)
+        reports = [seat.report for seat in self._seats.values() if seat.report.round == self.order.round]
+        reached = max((report.step for report in reports), default=-1)
         self._fruitless = 0 if reached > self._step else self._fruitless + 1
         self._step = max(reached, self._step)
-        self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached, now), None
+        gpus = {report.fault.gpu.uuid for report in reports if report.fault and report.fault.gpu}
+        self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached, now, gpus), None
         self.order = Order(self.order.round, Wanted.STAND_BY, code=fault.code, why=fault.why)
         self._since = now
 

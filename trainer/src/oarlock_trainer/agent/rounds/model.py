@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from oarlock_api.contract.struck_gpu import StruckGpu
 
 FOR_ALL = frozenset({ExitCode.CONFIGURATION, ExitCode.FENCED, ExitCode.STORAGE, ExitCode.PREFLIGHT})
 """Endings that another round, or another pod, would only repeat: the operator decides on them."""
@@ -70,18 +74,24 @@ class Order:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a member's ranks ended: an exit code of the contract, and one sentence. `sure`: it is certain to be the cause."""
+    """Why a member's ranks ended: an exit code of the contract, and one sentence. `sure`: it is certain to be the cause.
+
+    `gpu`: the one whose driver asked for new processes.
+    """
 
     code: int
     why: str
     sure: bool = True
+    gpu: StruckGpu | None = None
 
     @property
     def weight(self) -> int:
         """The less, the more it tells: whoever lost a peer, or waits for one that hangs, says nothing about why."""
         if self.code == ExitCode.PEER_LOST:
-            return 3
-        return 0 if self.code != ExitCode.HANG else 1 if self.sure else 2
+            return 4
+        if self.code == ExitCode.HANG:
+            return 2 if self.sure else 3
+        return 0 if self.gpu else 1  # what a rank says of the same fault says less
 
 
 @dataclass(frozen=True)
