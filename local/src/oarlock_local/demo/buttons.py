@@ -25,11 +25,14 @@ _PAGE = """\
 body {{ font: 15px/1.55 system-ui, sans-serif; max-width: 40rem; margin: 2.5rem auto; padding: 0 1.5rem; }}
 h1 {{ font-size: 1.4rem; }} form {{ display: flex; gap: 1rem; align-items: baseline; margin: .7rem 0; }}
 button {{ font: inherit; padding: .3rem .9rem; min-width: 15rem; text-align: left; cursor: pointer; }}
-li {{ font-variant-numeric: tabular-nums; }}</style></head>
+span, li {{ overflow-wrap: anywhere; }} li {{ font-variant-numeric: tabular-nums; }} ul {{ padding-left: 1.2rem; }}
+@media (max-width: 40rem) {{
+body {{ margin: 1.2rem auto; padding: 0 1rem; }} form {{ display: block; margin: 1.2rem 0; }}
+button {{ width: 100%; padding: .7rem .9rem; }} span {{ display: block; margin-top: .4rem; }} }}</style></head>
 <body><main><h1>Break something</h1>
 <p>These are real faults of the local cluster; only its GPUs are simulated. What Oarlock makes of them is on
 <a href="{page}">the page</a>.</p>
-{buttons}<h2>Done</h2><ul role="log">{lines}</ul></main></body></html>
+{buttons}<h2>Done</h2><div role="log"><ul>{lines}</ul></div></main></body></html>
 """
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
