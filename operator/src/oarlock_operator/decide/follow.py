@@ -15,6 +15,7 @@ from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
 from oarlock_operator.decide.curve import with_figures
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.final_status import note_resumed
+from oarlock_operator.decide.time_left import seconds_left
 from oarlock_operator.decide.unplaced import unplaced
 from oarlock_operator.manifests.config import below_the_mount
 from oarlock_operator.model.observation import Observation, Pod
@@ -29,8 +30,6 @@ SHARE = 0.1
 """A stage that has taken long is looked at less often, so that its measured length is wrong by a tenth at most."""
 _STEADY = set(Reason) - {Reason.UNSCHEDULABLE, Reason.NOT_ENOUGH_HEALTHY_NODES}
 """Reasons that were decided here; any other is the scheduler's or a kubelet's, and ends with what it complained of."""
-LONGEST_ETA_SECONDS = 10 * 365 * 86_400
-"""An estimate beyond it says nothing, and a pod's own figures must never break a pass."""
 
 
 def follow(o: Observation, draft: Draft) -> bool:
@@ -178,10 +177,8 @@ def _note_plan(draft: Draft, news: PodStatus) -> None:
 
 
 def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:
-    figures, left = news.figures, None
-    if figures.step is not None and figures.total_steps is not None and figures.seconds_per_step is not None:
-        seconds = max(0, figures.total_steps - figures.step) * figures.seconds_per_step
-        left = round(seconds) if 0 <= seconds <= LONGEST_ETA_SECONDS else None
+    figures = news.figures
+    left = seconds_left(draft.status.progress, figures, began_at=news.resumed_from_step or 0)
     shown = {name: getattr(figures, name) for name in FIGURES if name in Progress.model_fields}
     if figures.seconds_per_step is not None:
         shown["seconds_per_step"] = round(figures.seconds_per_step, 3)  # for the column that shows it
