@@ -23,7 +23,9 @@ class Progress(StatusGroup):
     seconds_per_step: float | None = Field(default=None, description="Seconds per optimizer step.")
     images_per_second: float | None = Field(default=None, description="Samples per second of the whole gang.")
     mfu_percent: float | None = Field(default=None, description="Model FLOPs utilization in percent.")
-    eta_seconds: int | None = Field(default=None, description="Seconds until the last step, by the mean pace of the last steps.")
+    eta_seconds: int | None = Field(
+        default=None, description="Seconds until the last step, by the mean pace of the last steps."
+    )
     update_time: Time | None = Field(default=None, description="When this was read from rank 0.")
 
 

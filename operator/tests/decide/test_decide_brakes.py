@@ -54,7 +54,7 @@ def refused(world: World) -> str:
         (replace(POOL, members={"node-1": PoolNode(uid="x")}), "none of the nodes with nvidia.com/gpu", False),
         (
             replace(POOL, members={"node-1": PoolNode(uid="x", resources=GPUS, gpus=frozenset({"GPU-7"}))}),
-            "none of those that the node publishes",
+            "none of those that the node lists",
             False,
         ),
     ],
@@ -97,9 +97,10 @@ def test_within_the_brakes_it_is_cordoned(pool: Pool) -> None:
     assert cordons(broken(pool=pool).one_pass()) == ["node-1"]
 
 
-def test_the_evidence_says_whether_the_node_publishes_its_gpus() -> None:
+def test_the_evidence_says_whether_the_node_lists_its_gpus_and_how_to_have_it_do_so() -> None:
     node = PoolNode(uid="uid-of-node-1", resources=GPUS, gpus=frozenset({"GPU-5", "GPU-6"}))
-    for members, words in (({"node-1": node}, "the node publishes this GPU"), ({}, "publishes no GPUs")):
+    told = {"the node lists this GPU": {"node-1": node}, "annotate nodes with oarlock.dev/gpus: docs/gpu-faults.md": {}}
+    for words, members in told.items():
         world = broken(pool=replace(POOL, members=members))
         world.one_pass()
         assert words in (world.job.status.cordoned_nodes[0].reason or "")

@@ -17,6 +17,7 @@ from oarlock_api.history import CordonedNode
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.vouching import unvouched
 from oarlock_operator.faults.classify import Fault
+from oarlock_operator.model.cordon_marks import GPUS
 from oarlock_operator.model.observation import Job, Observation
 from oarlock_operator.model.observed_nodes import Brakes, CordonMark, Pool
 
@@ -72,9 +73,11 @@ def left_over(o: Observation, pool: Pool, node: str) -> CordonMark | None:
 
 
 def published(pool: Pool, node: str) -> str:
-    """What the node itself says of the GPU that is named."""
+    """Whether the report was held against the node's own list of its GPUs, and what to do where there is none."""
     member = pool.members.get(node)
-    return "the node publishes this GPU" if member and member.gpus else "the node publishes no GPUs to hold it against"
+    if member and member.gpus:
+        return f"the node lists this GPU ({GPUS})"
+    return f"not checked against the node: it lists no GPUs (annotate nodes with {GPUS}: docs/gpu-faults.md)"
 
 
 def brake(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> CordonRefusal | None:
@@ -112,7 +115,7 @@ def _of_the_node(o: Observation, pool: Pool, fault: Fault) -> CordonRefusal | No
         return CordonRefusal("it was made after the pod was placed: another node had its name then")
     gpu = fault.gpu
     if member.gpus and (gpu is None or not ({gpu.uuid, gpu.serial} & member.gpus)):
-        return CordonRefusal("the GPU that is named is none of those that the node publishes (oarlock.dev/gpus)")
+        return CordonRefusal("the GPU that is named is none of those that the node lists (oarlock.dev/gpus)")
     return None
 
 
