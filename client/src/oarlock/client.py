@@ -105,7 +105,7 @@ class Client:
         return node_rows(self.cluster.items("/api/v1/nodes"))
 
     def uncordon(self, node: str, *, metadata: Mapping[str, Any] | None = None) -> None:
-        """Give a node back: pods may go there again, and jobs that avoid it need not any more.
+        """Uncordon a node: pods may go there again, and jobs that avoid it need not any more.
 
         `metadata` becomes part of the change, as Job's does. Raises RefusedError where that is no node's name.
         """

@@ -13,7 +13,7 @@ WORDS = {
     "attempt": "one try of the gang, numbered from 1; what an attempt made carries its number",
     "avoided node": (
         "a node that this job keeps off, softly (rather elsewhere) or strictly, until a time, until it is booted "
-        "anew, or until somebody gives it back"
+        "anew, or until somebody says that it may be used again"
     ),
     "brakes": (
         "limits on cordoning that no job can move: so many nodes within a window, so many of a namespace, one of "
@@ -55,7 +55,6 @@ WORDS = {
         "(exit code 88)"
     ),
     "gang, group": "the pods of an attempt; the object by which a gang system (Kueue, Volcano, ...) places them together",
-    "given back": "of a node: a person uncordoned it, or wrote `oarlock.dev/given-back`; it is avoided no more",
     "goodput": (
         "the share of the time for which a job holds GPUs that made progress: without waiting for a recovery, "
         "and without steps that are done again"
@@ -117,6 +116,10 @@ WORDS = {
         "([recovery](recovery.md))"
     ),
     "strike": "a fault that a GPU survived; repeated within a day, on evidence, its node is avoided or cordoned",
+    "used again": (
+        "of a node: a person uncordoned it, or, where nobody had cordoned it, wrote `oarlock.dev/given-back`; no job "
+        "avoids it any more. `oarlock uncordon` does either"
+    ),
     "victim": "a pod that ended because a peer did; it is never blamed",
     "vouched for": "of a program: the site knows its image, so its reports may cordon a node",
 }

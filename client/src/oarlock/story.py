@@ -120,7 +120,7 @@ class Attempt:
 class Cordon:
     """A node that was taken out of service for this job. `done_time` is empty while it is not.
 
-    `stands`: whether it still is; None where the node is not known. `given_back_time` is when a person gave it back, and
+    `stands`: whether it still is; None where the node is not known. `given_back_time` is when a person uncordoned it, and
     `given_back_by` who, as far as the node says so.
     """
 

@@ -77,7 +77,7 @@ def test_a_command_stands_in_one_line_of_the_answer_for_people(name: str) -> Non
 
 def avoiding(*names: str) -> Facts:
     """A gang of which two pods find no node, since its job keeps off these."""
-    told = "avoided: node-2 (GPUFault in attempt 1). Repair one and give it back (oarlock uncordon node-2). 0/3"
+    told = "avoided: node-2 (GPUFault in attempt 1). Repair one and have it used again (oarlock uncordon node-2). 0/3"
     avoided = [{"name": name, "reason": f"GPUFault in attempt {number}"} for number, name in enumerate(names, 1)]
     lacking = condition("Scheduled", "False", "NotEnoughHealthyNodes", told)
     left = unplaced(f"0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.{PREEMPTION}")

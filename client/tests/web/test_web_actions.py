@@ -268,7 +268,7 @@ def test_a_node_that_is_avoided_and_not_cordoned_is_given_back_from_the_nodes_vi
     avoided(api)
     assert 'href="/nodes/node-2/uncordon"' in page.get("/nodes").text
     text = page.get("/nodes/node-2/uncordon").text
-    assert "Give node-2 back?" in text
+    assert "Use node-2 again?" in text
     assert "team/flux" in text
     assert changes(api) == []
     page.post("/nodes/node-2/uncordon", data=form(text))
@@ -277,7 +277,7 @@ def test_a_node_that_is_avoided_and_not_cordoned_is_given_back_from_the_nodes_vi
     assert json.loads(patch["metadata"]["annotations"]["oarlock.dev/asked-by"])["by"] == PERSON
     assert "oarlock.dev/given-back" in patch["metadata"]["annotations"]
     (event,) = events(api)
-    assert (event["reason"], event["involvedObject"]["name"]) == ("GiveBackRequested", "node-2")
+    assert (event["reason"], event["involvedObject"]["name"]) == ("UseAgainRequested", "node-2")
     assert PERSON in event["message"]
 
 

@@ -214,14 +214,27 @@ def test_advice_is_a_button_where_the_page_can_do_it_and_a_whole_command_where_i
     assert "oarlock uncordon gpu-node-03" in drawn(known).texts["code"]
 
 
-def test_advice_of_an_old_fault_does_not_ask_to_give_back_what_takes_pods_again() -> None:
+@pytest.mark.parametrize("cordoned", [True, False])
+def test_a_node_is_uncordoned_where_it_is_cordoned_and_used_again_where_jobs_only_avoid_it(*, cordoned: bool) -> None:
+    avoided = [{"name": "gpu-node-03", "reason": "GPU fault", "sinceTime": gangs.time(10), "strict": True}]
+    known = gangs.gang()
+    assert known.job
+    status = {**known.job["status"], "avoidedNodes": avoided, "cordonedNodes": []}
+    page = actionable(
+        replace(known, job={**known.job, "status": status}, nodes=(node("gpu-node-03", cordoned=cordoned),))
+    )
+    said = "Uncordon gpu-node-03\u2026" if cordoned else "Use gpu-node-03 again\u2026"
+    assert {one for one in page.texts["a"] if "gpu-node-03" in one and "\u2026" in one} == {said}
+
+
+def test_advice_of_an_old_fault_does_not_ask_to_uncordon_what_takes_pods_again() -> None:
     known = gangs.gang()
     assert known.job
     status = {**known.job["status"], "avoidedNodes": []}
     mended = replace(known, job={**known.job, "status": status}, nodes=(node("gpu-node-03"),))
     page = actionable(mended)
     assert "/nodes/gpu-node-03/uncordon?namespace=team" not in [one["href"] for one in page.all("a")]
-    assert "give gpu-node-03 back (done: it takes pods)" in page.texts["span"]
+    assert "uncordon gpu-node-03 (done: it takes pods)" in page.texts["span"]
 
 
 def test_advice_to_go_on_is_the_button_that_fits() -> None:

@@ -240,8 +240,8 @@ def test_too_few_healthy_nodes_are_told_with_what_to_do() -> None:
     assert condition(world, "Scheduled") == ("False", "NotEnoughHealthyNodes")
     message = next(c.message for c in world.job.status.conditions if c.type == "Scheduled")
     assert message == (
-        "avoided: node-1 (GPUFault in attempt 1). Repair one and give it back (oarlock uncordon node-1), or suspend, lower "
-        "spec.nodes, and resume. 0/2 nodes are available"
+        "avoided: node-1 (GPUFault in attempt 1). Repair one and have it used again (oarlock uncordon node-1), or suspend, "
+        "lower spec.nodes, and resume. 0/2 nodes are available"
     )
     assert (world.job.status.reason, world.job.status.message) == ("NotEnoughHealthyNodes", message), "the same first"
 

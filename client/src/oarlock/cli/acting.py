@@ -154,7 +154,7 @@ def uncordon(
     *,
     node: Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)],
 ) -> None:
-    """Give a node back to pods, and to the jobs that avoid it."""
+    """Uncordon a node; one that jobs only avoid is used again."""
     client.uncordon(node)
     say(f"{node} takes pods again")
 

@@ -205,7 +205,7 @@ class Cause(StrEnum):
         "NodesCordoned",
         Part.HELD,
         "nodes that would fit are cordoned",
-        "`oarlock nodes` says by whom and why; give back what is mended (`oarlock uncordon NODE`).",
+        "`oarlock nodes` says by whom and why; uncordon what is mended (`oarlock uncordon NODE`).",
     )
     AFFINITY = (
         "NoNodeMatches",
@@ -238,7 +238,7 @@ class Cause(StrEnum):
         "NotEnoughHealthyNodes",
         Part.HELD,
         "a pod finds no node, and some are avoided strictly",
-        "Repair an avoided node and give it back (`oarlock uncordon NODE`); or suspend, lower spec.nodes, and resume.",
+        "Repair an avoided node and have it used again (`oarlock uncordon NODE`); or suspend, lower spec.nodes, and resume.",
     )
     UNSCHEDULABLE = (
         "Unschedulable",

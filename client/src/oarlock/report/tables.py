@@ -27,7 +27,7 @@ ATTEMPT_COLUMNS = (
 )  # fmt: skip
 """`oarlock get` has some of them, by the same names."""
 _FAULT = ("Attempt", "Time (UTC)", "Cause", "Where", "What was seen")
-_CORDON = ("Node", "Cordoned (UTC)", "Attempt", "GPU", "Why", "Given back (UTC)")
+_CORDON = ("Node", "Cordoned (UTC)", "Attempt", "GPU", "Why", "Uncordoned (UTC)")
 _MOMENT = ("Time (UTC)", "What", "In words")
 
 
@@ -163,14 +163,14 @@ def cordons(found: Sequence[Cordon], links: Links | None = None) -> Html | None:
             one.gpu_uuid or DASH,
             cut(one.reason, 600),
         ]
-        cells.append(_given_back(one))
+        cells.append(_uncordoned(one))
         rows.append(row(_CORDON, cells, id=None if one.attempt in ids else f"cordon-{one.attempt}"))
         ids.add(one.attempt)
-    heads = {"Given back (UTC)": links.word("given back", "Given back (UTC)")}
+    heads = {"Uncordoned (UTC)": links.word("used again", "Uncordoned (UTC)")}
     return section("Cordoned nodes", table(_CORDON, rows, heads), head=links.word("cordon", "Cordoned nodes"))
 
 
-def _given_back(one: Cordon) -> Child:
+def _uncordoned(one: Cordon) -> Child:
     if one.stands is not False:
         return "not yet" if one.stands else DASH
     by = f" by {cut(one.given_back_by, 300)}" if one.given_back_by else ""

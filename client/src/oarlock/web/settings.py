@@ -19,7 +19,7 @@ class Settings:
     hosts: frozenset[str] = frozenset()
     """Names besides those of the loopback that a request's Host header may have, without a port."""
     actions: bool = False
-    """Whether jobs can be suspended, resumed, saved, stopped, and nodes given back."""
+    """Whether jobs can be suspended, resumed, saved, stopped, and nodes uncordoned."""
     outputs: tuple[Mount, ...] = ()
     """Where the outputs of jobs are mounted."""
     operator_namespace: str = OPERATOR_NAMESPACE

@@ -32,7 +32,7 @@ STEPS_TO_TAKE = """
       {page}
  2. Open the faults, press "A GPU falls off the bus", and see on the page how the job goes on elsewhere, after 10 to 30 s:
       {faults}
- 3. Press "Repair everything" there; then give the node back on the page: Nodes, Uncordon.
+ 3. Press "Repair everything" there; then uncordon the node on the page: Nodes, Uncordon.
  Ctrl-C here ends it, and clears everything away within seconds."""
 
 
@@ -99,7 +99,7 @@ def faults(cluster: Cluster) -> dict[str, Button]:
         "mend": Button(
             "Repair everything",
             lambda: (
-                "mends links and GPUs of all nodes; one that is cordoned is given back on the page: Nodes, Uncordon"
+                "mends links and GPUs of all nodes; a node that is cordoned is uncordoned on the page: Nodes, Uncordon"
             ),
             lambda: repair(cluster),
         ),

@@ -19,6 +19,6 @@ def unplaced(draft: Draft, pods: Iterable[Pod]) -> tuple[Reason, str] | None:
     if not avoided:
         return Reason.UNSCHEDULABLE, said[:2048]
     names = ", ".join(f"{node.name} ({node.reason})" for node in avoided)
-    mend = f"Repair one and give it back (oarlock uncordon {avoided[0].name}), or suspend, lower spec.nodes, and resume"
+    mend = f"Repair one and have it used again (oarlock uncordon {avoided[0].name}), or suspend, lower spec.nodes, and resume"
     message = f"avoided: {names}. {mend}. {said}"
     return Reason.NOT_ENOUGH_HEALTHY_NODES, message[:2048]

@@ -147,14 +147,24 @@ def _request(told: Mapping[str, Any]) -> Html | None:
     return joined(f"The last {verb}: {words}", at(text(told.get("endTime")) or text(told.get("requestTime"))), ".")
 
 
-GIVE_BACK = "GiveBack"
+USE_AGAIN = "UseAgain"
 """What is done to a node that nobody cordoned, and that jobs avoid."""
 
 
-def give_back_link(row: NodeRow, *, namespace: str = "") -> Html:
-    """A link to give a node back. `namespace` is the one of whose jobs the caller may know."""
+def uncordon_link(row: NodeRow, *, namespace: str = "") -> Html:
+    """A link to have a node used again. `namespace` is the one of whose jobs the caller may know."""
     query = f"?namespace={quote(namespace)}" if namespace else ""
-    return button("Uncordon" if row.cordoned else "Give back", f"/nodes/{quote(row.name)}/uncordon{query}")
+    return button(_uncordon(row), f"/nodes/{quote(row.name)}/uncordon{query}")
+
+
+def _uncordon(row: NodeRow) -> str:
+    """What it is called: one that nobody cordoned cannot be uncordoned."""
+    return "Uncordon" if row.cordoned else "Use again"
+
+
+def uncordon_title(row: NodeRow) -> str:
+    """The question."""
+    return f"Uncordon {row.name}?" if row.cordoned else f"Use {row.name} again?"
 
 
 def ask_job(action: Action, row: JobRow, *, uid: str, csrf: str) -> Html:
@@ -191,9 +201,8 @@ def ask_node(row: NodeRow, *, avoided_by: Sequence[str], uid: str, csrf: str) ->
     )
     if row.cordoned and row.reason:
         means = joined(means, " It was cordoned at ", at(row.time or ""), f" for this: {cut(row.reason, 600)}")
-    word = "Uncordon" if row.cordoned else "Give back"
-    title = f"Uncordon {row.name}?" if row.cordoned else f"Give {row.name} back?"
-    return _ask(title, means, facts, _form(word, csrf=csrf, uid=uid, back="/nodes", ends=False))
+    form = _form(_uncordon(row), csrf=csrf, uid=uid, back="/nodes", ends=False)
+    return _ask(uncordon_title(row), means, facts, form)
 
 
 def _ask(title: str, means: str, facts: list[tuple[str, Child]], form: Html) -> Html:

@@ -80,7 +80,9 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
     def zoomed(attempt: int | None) -> str:
         return f"{here}{replace(choice, attempt=attempt).address()}#timeline"
 
-    to = PageLinks(nodes_of(story), namespace=story.namespace, job=story.name, row=row, free=_free(story, facts))
+    free, avoided = _not_cordoned(story, facts)
+    names = nodes_of(story)
+    to = PageLinks(names, namespace=story.namespace, job=story.name, row=row, free=free, avoided=avoided)
     wanted = integer(spec_of(facts).get("nodes")) or 0
     return {
         "part-how": (
@@ -101,15 +103,16 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
     }
 
 
-def _free(story: Story, facts: Facts) -> set[str]:
-    """Nodes that are known to be neither cordoned nor avoided."""
-    kept = {*story.avoided, *(one.node for one in story.cordons if one.stands is not False)}
+def _not_cordoned(story: Story, facts: Facts) -> tuple[set[str], set[str]]:
+    """Nodes that are known to take pods: those that the job does not avoid, and those that it does."""
+    cordoned = {one.node for one in story.cordons if one.stands is not False}
     open_ = {
         text(part(one, "metadata").get("name"), 253)
         for one in facts.nodes
         if part(one, "spec").get("unschedulable") is not True
     }
-    return open_ - kept
+    open_ -= cordoned
+    return open_ - {*story.avoided}, open_ & {*story.avoided}
 
 
 def _close_up(story: Story, here: str) -> Html | None:

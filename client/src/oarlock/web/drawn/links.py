@@ -26,7 +26,8 @@ def _of(namespace: str) -> str:
 class PageLinks(Links):
     """Of a job. With its `row`, what can be done is a link to the page that asks first.
 
-    `free` are nodes that nothing keeps from jobs now: there is nothing to give back.
+    `free` are nodes that nothing keeps from jobs now: there is nothing to uncordon. `avoided` are those that jobs avoid and
+    nobody has cordoned.
     """
 
     def __init__(
@@ -37,10 +38,11 @@ class PageLinks(Links):
         job: str = "",
         row: JobRow | None = None,
         free: Iterable[str] = (),
+        avoided: Iterable[str] = (),
     ) -> None:
         super().__init__(nodes)
         self._namespace, self._job, self._row = namespace, job, row
-        self._free = frozenset(free)
+        self._free, self._avoided = frozenset(free), frozenset(avoided)
         self._told: set[str] = set()
 
     def node(self, name: str) -> Child:
@@ -62,9 +64,10 @@ class PageLinks(Links):
         """To what does the same here; what the page cannot do stays a command."""
         match line:
             case ["oarlock", "uncordon", node] if node in self._free:
-                return element("span", f"give {node} back (done: it takes pods)")
+                return element("span", f"uncordon {node} (done: it takes pods)")
             case ["oarlock", "uncordon", node] if self._row and is_name(node):
-                return button(f"Give {node} back", f"/nodes/{quote(node)}/uncordon{_of(self._namespace)}")
+                word = f"Use {node} again" if node in self._avoided else f"Uncordon {node}"
+                return button(word, f"/nodes/{quote(node)}/uncordon{_of(self._namespace)}")
             case ["oarlock", "nodes"]:
                 return element("a", "The nodes' page", href=f"/nodes{_of(self._namespace)}")
             case ["oarlock", "logs", *_] if attempt:

@@ -18,7 +18,7 @@ from oarlock.web.drawn.words import time_ago
 
 MOST = 500
 _CORDONED = ("Node", "Since", "For", "GPU", "Evidence", "Action")
-_NODE = ("Node", "GPUs", "State", "Last cordon", "For", "Given back (UTC)")
+_NODE = ("Node", "GPUs", "State", "Last cordon", "For", "Used again since (UTC)")
 _HELD = ("Node", "What", "Job", "GPU", "Since (UTC)", "Evidence", "Action")
 _WOULD = ("When (UTC)", "Job", "What it says")
 _WORDS = {
@@ -191,7 +191,7 @@ def _held(known: Known, offer: Offer | None) -> Html:
 def _hold(held: Held, one: FaultRow, node: NodeRow | None, offer: Offer | None) -> list[Child]:
     what = _WORDS.get(one.kind, one.kind) + (f", {one.count} times" if one.count > 1 else "")
     if one.kind == "Cordoned" and node and not node.cordoned:
-        what = "was cordoned for the job, and was given back"
+        what = "was cordoned for the job, and is uncordoned"
     cells: list[Child] = [
         one.node,
         what,
@@ -219,7 +219,7 @@ def _all(known: Known) -> Html | None:
     words = f"{len(found):,} nodes that take pods" + (f", {unready:,} of them not ready" if unready else "")
     sure = sum(not is_claim(why) for why in broken.values())
     words += f", {sure:,} of them broken and not cordoned" if sure else ""
-    heads = {"Given back (UTC)": word("given back", "Given back (UTC)")}
+    heads = {"Used again since (UTC)": word("used again", "Used again since (UTC)")}
     folded = element(
         "details", element("summary", words), table(_NODE, rows, heads), more, open=len(found) <= 16 or bool(broken)
     )

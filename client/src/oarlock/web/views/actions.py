@@ -141,10 +141,11 @@ def _ask_node(ask: Ask) -> View:
     node = _node(ask)
     held = _held_back(ask, node)
     if held is None:
-        raise NotNowError(f"{ask.name('node')} is not cordoned, and no job avoids it: there is nothing to give back")
+        raise NotNowError(f"{ask.name('node')} is not cordoned, and no job avoids it: there is nothing to uncordon")
     row, jobs = held
-    title = f"Uncordon {row.name}?" if row.cordoned else f"Give {row.name} back?"
-    return View(title=title, body=drawn.ask_node(row, avoided_by=jobs, uid=_uid(node), csrf=ask.csrf()))
+    return View(
+        title=drawn.uncordon_title(row), body=drawn.ask_node(row, avoided_by=jobs, uid=_uid(node), csrf=ask.csrf())
+    )
 
 
 def _held_back(ask: Ask, node: Mapping[str, Any]) -> tuple[NodeRow, list[str]] | None:
@@ -159,7 +160,7 @@ def _held_back(ask: Ask, node: Mapping[str, Any]) -> tuple[NodeRow, list[str]] |
     return (row, jobs or []) if row.cordoned or jobs or jobs is None else None
 
 
-def _give_back(ask: Ask, form: Mapping[str, str]) -> Response:
+def _uncordon(ask: Ask, form: Mapping[str, str]) -> Response:
     _check_on(ask)
     node = _node(ask)
     name = ask.name("node")
@@ -167,7 +168,7 @@ def _give_back(ask: Ask, form: Mapping[str, str]) -> Response:
     held = _held_back(ask, node)
     if held is None:  # a second click
         return RedirectResponse("/nodes", 303)
-    signature = sign(ask.cluster, "Uncordon" if held[0].cordoned else drawn.GIVE_BACK)
+    signature = sign(ask.cluster, "Uncordon" if held[0].cordoned else drawn.USE_AGAIN)
     Client(cluster=ask.cluster).uncordon(name, metadata=signature.metadata(_uid(node)))
     return _back("/nodes", _told(signature, node))
 
@@ -226,5 +227,5 @@ PAGES = (
 )
 POSTS = (
     *(Post(path=f"{_JOB}{action.path}", act=_act_on_job(action)) for action in ACTIONS),
-    Post(path=_NODE, act=_give_back),
+    Post(path=_NODE, act=_uncordon),
 )

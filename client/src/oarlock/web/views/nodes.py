@@ -12,7 +12,7 @@ from oarlock.names import is_name
 from oarlock.parts import part
 from oarlock.rows import EventRow, NodeRow, event_rows
 from oarlock.web.ask import Ask, Page, View
-from oarlock.web.drawn.actions import give_back_link
+from oarlock.web.drawn.actions import uncordon_link
 from oarlock.web.drawn.cordons import Brakes, CordonedNode, Held
 from oarlock.web.drawn.nodes import Known, nodes
 from oarlock.web.watch.feed import Watched
@@ -43,7 +43,7 @@ def draw(ask: Ask) -> View:
         no_held=no_held,
         would=would or [],
     )
-    offer = partial(give_back_link, namespace=ask.query("namespace"))
+    offer = partial(uncordon_link, namespace=ask.query("namespace"))
     return nodes(known, offer=offer if ask.settings.actions else None)
 
 
