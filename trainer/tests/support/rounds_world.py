@@ -1,5 +1,8 @@
 """A played gang: pods with a member each, rank 0's with a leader, a network that loses, delays and doubles, and an operator.
 
+Where it is linked, a link carries what is said: it answers beats itself, tells the leader of members that it has not heard
+for a lease, and brings nothing any more that a lost one said before. Else reports and orders are all that there is.
+
 Nothing here decides about rounds: the machines of oarlock_trainer.agent.rounds do, and the world keeps what they did.
 """
 
@@ -7,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -17,6 +20,7 @@ from oarlock_trainer.agent.rounds.model import FIRST, Fault, Kill, Leave, Limits
 
 TICK = 0.1
 LIMITS = Limits(lease=2.0, kill=0.5, patience=60.0, fruitless=3)
+LINKED = replace(LIMITS, linked=True)
 BEAT = 0.3
 
 
@@ -42,6 +46,18 @@ class Pod:
     dead_at: float = float("inf")
     """When its ranks are gone, after a kill."""
     code: int | None = None
+    heard: dict[str, float] = field(default_factory=dict)
+    """Agent -> when the leader's link heard it last, as long as that has not lost it."""
+    lost: dict[str, float] = field(default_factory=dict)
+    """Agent -> when it was lost: what was said before never comes."""
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A member's sign of life, or the answer to it."""
+
+    sender: Pod
+    sent_at: float
 
 
 @dataclass
@@ -52,6 +68,7 @@ class World:
     seed: int
     steps: int = 10**9
     harsh: bool = True
+    linked: bool = False
     now: float = 0.0
     step: int = 0
     pods: list[Pod] = field(default_factory=list)
@@ -98,8 +115,8 @@ class World:
     def replace(self, rank: int) -> None:
         """The operator replaces a pod that is gone, or that it can't reach: then another one must be left to miss it."""
         pod = self.current(rank)
-        if pod and pod.alive and self.nodes == 1:
-            return  # a new attempt, whose fence the old one meets
+        if pod and pod.alive and (self.nodes == 1 or not self.step):
+            return  # a new attempt, whose fence the old one meets: before the first step not all need have met
         if pod and (not pod.alive or pod.isolated or pod.mute) and (pod.code is None or pod.code >= 128):
             pod.there = False
             self._make(rank, pod.incarnation + 1, follows_the_dead=not pod.alive)
@@ -143,6 +160,7 @@ class World:
                     pod.ranks = FIRST
             if pod.alive and self.now >= pod.beat_at:
                 pod.beat_at = self.now + BEAT
+                self._beat(pod)
                 self._report(pod)
         self._train()
         self.check()
@@ -163,15 +181,54 @@ class World:
             rank=rank,
             agent=agent,
             incarnation=incarnation,
-            limits=LIMITS,
+            limits=self._limits,
             now=self.now,
             follows_the_dead=follows_the_dead,
         )
-        leader = Leader(term=incarnation, nodes=self.nodes, limits=LIMITS, now=self.now) if rank == 0 else None
+        leader = Leader(term=incarnation, nodes=self.nodes, limits=self._limits, now=self.now) if rank == 0 else None
         begins_at = self.now + self._random.choice([0.0, self._random.uniform(0, 10)] if self.harsh else [0.0])
         self.pods.append(
             Pod(rank, incarnation, agent, member, leader, self.now + self._random.uniform(0, BEAT), begins_at)
         )
+
+    @property
+    def _limits(self) -> Limits:
+        return LINKED if self.linked else LIMITS
+
+    def _beat(self, pod: Pod) -> None:
+        if not self.linked or pod.leader or pod.isolated or pod.mute:
+            return
+        for other in self.pods:
+            if other.leader and other.alive and not other.isolated:
+                self._post(other, Beat(pod, self.now))
+
+    def _take_beat(self, pod: Pod, beat: Beat) -> None:
+        if not pod.leader:
+            pod.member.answered(beat.sent_at)
+        elif self._is_heard(pod, beat.sender, beat.sent_at) and not pod.mute:
+            self._post(beat.sender, beat)
+
+    def _is_heard(self, leader: Pod, sender: Pod, sent_at: float) -> bool:
+        """Whether the leader's link takes what was sent then: by the newest incarnation, and not before it was lost."""
+        if not self.linked:
+            return True
+        later = any(pod.rank == sender.rank and pod.incarnation > sender.incarnation for pod in self._heard_by(leader))
+        if later or sent_at <= leader.lost.get(sender.agent, -1.0):
+            return False
+        leader.heard[sender.agent] = self.now
+        return True
+
+    def _heard_by(self, leader: Pod) -> list[Pod]:
+        return [pod for pod in self.pods if pod.agent in leader.heard or pod.agent in leader.lost]
+
+    def _judge(self, leader: Pod) -> None:
+        for pod in self._heard_by(leader):
+            heard_at = leader.heard.get(pod.agent)
+            if heard_at is not None and self.now - heard_at > LIMITS.lease:
+                del leader.heard[pod.agent]
+                leader.lost[pod.agent] = self.now
+                assert leader.leader
+                leader.leader.lose(pod.rank, pod.incarnation, Fault(82, "silent", lost=True))
 
     def _report(self, pod: Pod) -> None:
         """To the leader of the name that all know; an older leader is reached by those who are cut off with nobody else."""
@@ -182,12 +239,13 @@ class World:
         elif not pod.isolated and not pod.mute:
             for other in self.pods:
                 if other.leader and other.alive and not other.isolated:
-                    self._post(other, (pod, report))
+                    self._post(other, (pod, report, self.now))
 
     def _lead(self, pod: Pod) -> None:
         leader = pod.leader
         assert leader
         before = leader.order
+        self._judge(pod)
         leader.turn(self.now)
         if leader.deposed:
             self._end(pod, 88)
@@ -201,11 +259,16 @@ class World:
                     self._post(other, (leader.order, leader.heard(other.rank)))
 
     def _hear(self, pod: Pod, said: Any) -> None:
+        if isinstance(said, Beat):
+            self._take_beat(pod, said)
+            return
         if isinstance(said[0], Order):
             self._do(pod, pod.member.hear(said[0], said[1], self.now))
             return
-        sender, report = said
+        sender, report, sent_at = said
         assert pod.leader
+        if not self._is_heard(pod, sender, sent_at):
+            return
         if not pod.leader.hear(report, self.now) and not pod.mute:
             self._post(sender, (pod.leader.order, pod.leader.heard(report.rank)))
 

@@ -110,7 +110,9 @@ def start(
     stacks = StacksOnRequest(assignment, ranks=ranks, link=link, history=history, output=output)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-    rounds = GangRounds(assignment, link, books=board.begin_round, timestamp=clock.timestamp, now=now)
+    rounds = GangRounds(
+        assignment, link, books=board.begin_round, waits_for=board.wait_for, timestamp=clock.timestamp, now=now
+    )
     secrets = secret_values(given)
 
     def watch(now: float) -> tuple[HangGuard, Outcome]:
@@ -209,6 +211,8 @@ def _listen(
             port=port,
             key=assignment.key,
             node=pod.node,
+            incarnation=pod.incarnation,
+            replaces=pod.replaces_pods,
         )
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):

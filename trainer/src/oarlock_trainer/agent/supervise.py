@@ -10,7 +10,8 @@
                -> exit code of the verdict
 
 Where recovery.inPlace has it so, what new processes may mend ends the ranks alone (rounds/): they are killed on all nodes,
-the agents meet at rank 0's, and the next round of ranks is forked from what is imported already.
+the agents meet at rank 0's, and the next round of ranks is forked from what is imported already. The same where a lost pod
+is replaced by the operator: the others stand by, and the new one starts no ranks before the gang does.
 
 One thread, one loop: signals, the ranks' channel and deadlines wake it. SIGTERM means "save and leave": ranks get it
 and are waited for; before there are ranks it ends the pod at once; a second one (or the end of the grace time) kills.
@@ -131,6 +132,7 @@ class _Supervisor:
             questions=started.questions,
             output=self._output,
         )
+        self._standby.on = assignment.pod.incarnation > 1  # the gang goes on without it, and takes it in by an order
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
@@ -257,6 +259,8 @@ class _Supervisor:
                 self._heed_loss(news)
 
     def _heed_loss(self, news: PeerLost | LostPod | Left) -> None:
+        if self._rounds.lose(news, standing_by=self._standby.on):
+            return
         self._rounds.give_up()
         # Ranks that were asked to leave save together, or are bounded by their grace time.
         if not isinstance(news, Left) and not self._stop_requests:
@@ -283,6 +287,7 @@ class _Supervisor:
         if self._over:
             return
         self._standby.advance()
+        self._standby.on |= self._rounds.waits  # also before there were any ranks
         for action in self._rounds.turn(self._beat_at, self._board.status):
             if isinstance(action, Kill):
                 if self._standby.on or self._guard.hung:

@@ -35,13 +35,20 @@ class AssignmentError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """Who this pod is. `rank` is the node's rank; texts are empty where the environment does not say."""
+    """Who this pod is. `rank` is the node's rank; texts are empty where the environment does not say.
+
+    `incarnation` counts the pods of this rank within the attempt; `follows_the_dead`: nothing of the one before it runs any
+    more. `replaces_pods`: pods of its gang that are lost are replaced one by one, while the others stand by.
+    """
 
     rank: int
     job: str
     attempt: int
     pod_uid: str
     node: str
+    incarnation: int = 1
+    follows_the_dead: bool = True
+    replaces_pods: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +86,16 @@ class Assignment:
 
 def read_pod(environment: Mapping[str, str]) -> Pod:
     """Identity alone, so that even a pod without a readable job.json can report. Never raises."""
+    incarnation = _whole(environment.get(Variable.INCARNATION)) or 1
     return Pod(
         rank=_whole(environment.get(Variable.MACHINE_RANK)) or 0,
         job=environment.get(Variable.JOB, ""),
         attempt=_whole(environment.get(Variable.ATTEMPT)) or 0,
         pod_uid=environment.get(Variable.POD_UID, ""),
         node=environment.get(Variable.NODE, ""),
+        incarnation=incarnation,
+        follows_the_dead=incarnation == 1 or environment.get(Variable.FOLLOWS_THE_DEAD) == "1",
+        replaces_pods=environment.get(Variable.REPLACES_PODS) == "1",
     )
 
 

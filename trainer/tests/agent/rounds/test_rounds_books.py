@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.report import Evidence, Gpu
-from oarlock_api.contract.rounds import InPlace, RoundEnd
+from oarlock_api.contract.rounds import InPlace, LostPod, RoundEnd
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.contract.struck_gpu import StruckGpu
+from oarlock_trainer.agent.link.protocol import Left
 from oarlock_trainer.agent.rounds.gang_rounds import GangRounds
-from oarlock_trainer.agent.rounds.model import FIRST, Fault, Leave, Report, Round, Start
+from oarlock_trainer.agent.rounds.model import FIRST, Fault, Kill, Leave, Report, Round, Start
 from oarlock_trainer.agent.verdict import Verdict
+from oarlock_trainer.runtime.assignment import Pod
 
 KILLED = Verdict(code=137, summary="rank 0 was killed by SIGKILL", first_error_rank=0)
 
@@ -29,18 +32,29 @@ class Leader:
         default_factory=lambda: PodStatus("uid", "pod", 1, 0, "Training", "2026-01-01T00:00:00Z", figures=Figures())
     )
     ends: tuple[RoundEnd, ...] = ()
+    lost: tuple[LostPod, ...] = ()
     now: float = 0.0
+    replaces: bool = False
+    incarnation: int = 1
 
     def __post_init__(self) -> None:
-        recovery = SimpleNamespace(in_place=InPlace.AUTO, memory=SimpleNamespace(every_steps="0"))
+        memory = SimpleNamespace(every_steps="0")
+        recovery = SimpleNamespace(in_place=InPlace.AUTO, memory=memory, standby_seconds=300)
         job = SimpleNamespace(nodes=self.nodes, job_uid="uid", attempt=1, recovery=recovery)
-        link: Any = SimpleNamespace(agent="", order=lambda _: None)
-        assignment: Any = SimpleNamespace(pod=SimpleNamespace(rank=0, attempt=1), job=job, ranks_per_node=1)
-        self.rounds = GangRounds(assignment, link, books=self._keep, timestamp=lambda: "now", now=0.0)
-        assert self.rounds.begins()
+        link: Any = SimpleNamespace(agent="", order=lambda _: None, answered_at=-math.inf)
+        who = {"rank": 0, "job": "flux", "attempt": 1, "pod_uid": "", "node": ""}
+        pod = Pod(**who, replaces_pods=self.replaces, incarnation=self.incarnation)  # type: ignore[arg-type]
+        assignment: Any = SimpleNamespace(pod=pod, job=job, ranks_per_node=1)
+        self.rounds = GangRounds(
+            assignment, link, books=self._keep, waits_for=self._wait_for, timestamp=lambda: "now", now=0.0
+        )
+        assert self.rounds.begins() == (self.incarnation == 1)
 
     def _keep(self, number: int, ends: tuple[RoundEnd, ...]) -> None:
         self.status, self.ends = replace(self.status, round=number), ends
+
+    def _wait_for(self, lost: tuple[LostPod, ...]) -> None:
+        self.lost = lost
 
     def trains(self, step: int | None, *, resumed: int | None = None) -> None:
         """Ranks tell how far they are; None: nothing yet."""
@@ -161,3 +175,69 @@ def test_no_round_follows_once_somebody_has_left() -> None:
     assert not leader.rounds.stays(137)
     leader.rounds.hear(Report(1, "other", 1, 1, round=FIRST, fault=Fault(137, "killed")), 1.0)
     assert leader.turn() == []
+
+
+ONE = Report(rank=1, agent="one", incarnation=1, sequence=1, round=FIRST, running=True, able=True)
+GONE = LostPod(rank=1, incarnation=1, code=82, why="pod 1's agent has been silent for 5.1 s")
+
+
+def lose_one(leader: Leader) -> None:
+    """Rank 1's pod is lost while both train; rank 0's ranks are killed."""
+    leader.rounds.hear(ONE, 1.0)
+    leader.trains(150)
+    leader.turn()
+    assert leader.rounds.lose(GONE, standing_by=False)
+    assert [type(action) for action in leader.turn()] == [Kill]
+    leader.rounds.cleared()
+    leader.trains(None)
+    assert leader.turn() == []
+
+
+def test_a_lost_pod_is_named_until_its_next_incarnation_is_there_and_the_round_ended_with_it() -> None:
+    leader = Leader(nodes=2, replaces=True)
+    lose_one(leader)
+    assert leader.lost == (GONE,)
+    assert leader.ends == ()
+    leader.rounds.hear(replace(ONE, agent="two", incarnation=2, round=FIRST, running=False), 5.0)
+    assert [type(action) for action in leader.turn()] == [Start]
+    leader.turn()
+    assert leader.lost == ()
+    (end,) = leader.ends
+    assert (end.number, end.rank, end.code, end.why, end.step, end.lost_pod) == (1, 1, 82, GONE.why, 150, True)
+
+
+def test_a_pod_that_was_lost_and_comes_back_was_not_lost_to_the_books() -> None:
+    leader = Leader(nodes=2, replaces=True)
+    lose_one(leader)
+    leader.rounds.hear(replace(ONE, running=False, sequence=2), 5.0)
+    leader.turn()
+    assert leader.lost == ()
+    assert (leader.ends[0].rank, leader.ends[0].lost_pod) == (1, False)
+
+
+def test_a_later_pod_of_rank_0_counts_the_rounds_on_and_tells_how_the_last_one_ended() -> None:
+    leader = Leader(nodes=2, replaces=True, incarnation=3)
+    assert leader.turn() == []
+    leader.rounds.hear(replace(ONE, round=Round(1, 4), step=70, fault=Fault(82, "lost rank 0")), 1.0)
+    assert leader.turn() == []
+    leader.rounds.hear(replace(ONE, round=Round(3, 4), step=70, sequence=2, running=False), 2.0)
+    (start,) = leader.turn()
+    assert start.order.round == Round(3, 5)
+    leader.turn()
+    (end,) = leader.ends
+    assert (end.number, end.rank, end.code, end.step, end.lost_pod) == (4, 0, 82, 70, True)
+    assert leader.status.round == 5
+
+
+def test_a_loss_ends_the_pod_where_pods_are_not_replaced() -> None:
+    assert not Leader(nodes=2).rounds.lose(GONE, standing_by=False)
+
+
+def test_who_is_asked_to_go_is_waited_for_only_where_all_stand_by_and_who_is_done_never() -> None:
+    leader = Leader(nodes=2, replaces=True)
+    leader.rounds.hear(ONE, 1.0)
+    assert not leader.rounds.lose(Left(1, 86), standing_by=False)
+    assert not leader.rounds.lose(Left(1, 0), standing_by=True)
+    assert leader.rounds.lose(Left(1, 86), standing_by=True)
+    leader.turn()
+    assert leader.lost == (LostPod(rank=1, incarnation=1, code=86, why="pod 1 was asked to go"),)

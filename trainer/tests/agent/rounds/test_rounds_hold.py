@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,29 +20,34 @@ EVENTS = st.tuples(
 )
 
 
-def live(nodes: int, seed: int, events: list[tuple[float, str, int]]) -> World:
+def live(nodes: int, seed: int, events: list[tuple[float, str, int]], *, linked: bool) -> World:
     """A gang's life through these events, then quiet: what was cut off heals or is replaced."""
-    world = World(nodes=nodes, seed=seed)
+    world = World(nodes=nodes, seed=seed, linked=linked)
     for pause, what, rank in events:
         world.run(pause)
         getattr(world, what)(rank % nodes)
     return world
 
 
+LINKED = pytest.mark.parametrize("linked", [False, True], ids=["alone", "over a link"])
+
+
+@LINKED
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 2**32), st.lists(EVENTS, max_size=12))
 def test_no_two_rounds_ever_run_at_once_and_no_rank_is_held_twice(
-    nodes: int, seed: int, events: list[tuple[float, str, int]]
+    linked: Any, nodes: int, seed: int, events: list[tuple[float, str, int]]
 ) -> None:
-    live(nodes, seed, events).run(20.0)
+    live(nodes, seed, events, linked=linked).run(20.0)
 
 
+@LINKED
 @settings(max_examples=80, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 2**32), st.lists(EVENTS, max_size=6))
 def test_once_all_is_well_the_gang_trains_again_or_has_left(
-    nodes: int, seed: int, events: list[tuple[float, str, int]]
+    linked: Any, nodes: int, seed: int, events: list[tuple[float, str, int]]
 ) -> None:
-    world = live(nodes, seed, events)
+    world = live(nodes, seed, events, linked=linked)
     world.harsh = False
     for rank in range(nodes):
         world.replace(rank)

@@ -124,6 +124,57 @@ def test_the_first_round_of_a_gang_needs_no_order_and_ends_as_any_other() -> Non
     assert (leader.order.round, leader.order.members) == (Round(1, 2), ("zero", "one"))
 
 
+NEXT = replace(ONE, agent="next", incarnation=2, round=Round(2, 1))
+LOST = Fault(82, "pod 1's agent has been silent for 5.1 s", lost=True)
+
+
+def test_a_lost_pod_ends_the_round_at_once_and_is_the_reason_whatever_others_say_after_it() -> None:
+    leader = gathered(ZERO, ONE)
+    hear(leader, 2.0, running(ZERO), running(ONE))
+    leader.lose(1, 1, LOST)
+    hear(leader, 2.1, running(ZERO, 3, fault=Fault(1, "connection reset by peer")))
+    assert (leader.order.wanted, leader.order.why) == (Wanted.STAND_BY, LOST.why)
+    hear(leader, 2.2, replace(running(ZERO, 9), running=False))
+    assert leader.missing(2.2) == {1: "is not there"}
+    hear(leader, 3.0, NEXT)
+    assert (leader.order.round, leader.order.members) == (Round(2, 2), ("zero", "next"))
+    assert (leader.ended[0].rank, leader.ended[0].fault, leader.ended[0].replaced) == (1, LOST, True)
+
+
+def test_a_pod_that_is_lost_while_the_others_say_why_they_failed_is_why_they_did() -> None:
+    leader = failed(1, "connection reset by peer")
+    leader.lose(1, 1, LOST)
+    hear(leader, 3.4, replace(running(ZERO, 9), running=False), NEXT)
+    assert leader.ended[0].fault == LOST
+
+
+def test_a_pod_that_is_lost_after_its_ranks_were_gone_is_not_why_the_round_ended() -> None:
+    leader = failed(1, "ValueError")
+    hear(leader, 3.4, replace(running(ONE, 4, fault=Fault(1, "ValueError")), running=False))
+    leader.lose(1, 1, LOST)
+    hear(leader, 3.5, replace(running(ZERO, 9), running=False), NEXT)
+    assert leader.ended[0].fault == Fault(1, "ValueError")
+
+
+def test_the_loss_of_a_pod_that_was_replaced_already_is_no_news() -> None:
+    leader = gathered(ZERO, replace(ONE, agent="next", incarnation=2))
+    leader.lose(1, 1, LOST)
+    leader.turn(2.0)
+    assert leader.order.wanted is Wanted.TRAIN
+
+
+def test_ranks_that_cannot_be_killed_are_waited_for_less_long_than_a_pod() -> None:
+    leader = failed(1, "ValueError")
+    hear(leader, 3.2 + LIMITS.clearing, replace(running(ZERO, 9), running=False))
+    assert leader.order.wanted is Wanted.STAND_BY
+    leader.lose(1, 1, LOST)
+    leader.turn(3.3 + LIMITS.clearing)
+    assert leader.order.wanted is Wanted.STAND_BY, "a pod takes longer"
+    leader.hear(running(ONE, 10), 3.3 + LIMITS.clearing)
+    leader.turn(3.3 + LIMITS.clearing)
+    assert "rank 1 still ends its ranks" in leader.order.why
+
+
 def test_a_report_that_was_overtaken_takes_nothing_back() -> None:
     leader = gathered(ZERO, ONE)
     hear(leader, 2.0, running(ONE, sequence=3))

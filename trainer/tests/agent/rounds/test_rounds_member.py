@@ -98,3 +98,18 @@ def test_a_member_that_nobody_answers_leaves_when_patience_ends() -> None:
     (left,) = one.turn(60.1)
     assert isinstance(left, Leave)
     assert left.code == 82
+
+
+def test_a_beat_that_was_answered_holds_the_lease_as_a_report_does() -> None:
+    one = training()
+    one.answered(5.0)
+    one.answered(4.0)
+    assert one.turn(9.9) == []
+    assert [type(action) for action in one.turn(10.1)] == [Kill]
+
+
+def test_a_later_leader_hears_how_many_rounds_there_were_though_it_asks_only_for_the_promise() -> None:
+    one = member()
+    one.hear(Order(Round(1, 7), Wanted.TRAIN, ("zero", "one")), one.report(1.0).sequence, 1.0)
+    one.hear(Order(Round(3, 0), Wanted.STAND_BY), one.report(2.0).sequence, 2.0)
+    assert one.report(2.1).round == Round(3, 7)

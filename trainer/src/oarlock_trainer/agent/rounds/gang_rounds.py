@@ -4,26 +4,34 @@
     rounds.failed(verdict)        this pod's ranks ended, or hang: the gang stands by, and starts anew
     rounds.cleared()              none of them is left
     rounds.hear(news)             what came over the link
+    rounds.lose(news)             a pod of the gang is gone
     rounds.turn(now)              what is to be done: Start, Kill, Leave
 
-Without recovery.inPlace all of this is silent, and each fault ends the pod. Of this protocol only what restarts ranks inside
-living pods is used: whoever loses a pod, or its agent, leaves (the link says so), and a new attempt follows.
+Without recovery.inPlace all of this is silent, and each fault ends the pod. Where the operator does not replace pods, whoever
+loses one leaves (the link says so), and a new attempt follows.
+
+Where it does, the lease is the link's silence. A beat answered within it is worth as much as a report: the link numbers both
+by the order in which they were sent, the leader calls a member lost after as long without a word of it, and members take no
+order of a leader that they have lost.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.report import CLAIMED, is_proven
-from oarlock_api.contract.rounds import MAX_ROUNDS, InPlace, RoundEnd
+from oarlock_api.contract.rounds import MAX_LOST, MAX_ROUNDS, InPlace, LostPod, RoundEnd
 from oarlock_api.contract.struck_gpu import StruckGpu, parse_struck_gpu
+from oarlock_trainer.agent.link.gang_link import SILENCE_SECONDS
+from oarlock_trainer.agent.link.protocol import Left
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
-from oarlock_trainer.agent.rounds.model import FIRST, Fault, Leave, Limits, Order, Report
+from oarlock_trainer.agent.rounds.model import Fault, Leave, Limits, Order, Report
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.checkpoint.memory.held import folder_of, held, is_wanted
 
@@ -32,8 +40,11 @@ if TYPE_CHECKING:
 
     from oarlock_api.contract.status import PodStatus
     from oarlock_trainer.agent.link.gang_link import GangLink
+    from oarlock_trainer.agent.link.protocol import PeerLost
     from oarlock_trainer.agent.rounds.model import Action
     from oarlock_trainer.runtime.assignment import Assignment
+
+log = logging.getLogger(__name__)
 
 _IN_PLACE = frozenset({FailureClass.APPLICATION, FailureClass.HANG, FailureClass.PEER_LOST})
 """What new processes may well mend, as does a GPU's fault that asks for no more (81). Whatever else blames a GPU, a node,
@@ -51,21 +62,37 @@ class GangRounds:
         link: GangLink,
         *,
         books: Callable[[int, tuple[RoundEnd, ...]], None],
+        waits_for: Callable[[tuple[LostPod, ...]], None],
         timestamp: Callable[[], str],
         now: float,
     ) -> None:
-        """`books` takes the number of the newest round and how those before it ended."""
+        """`books` takes the number of the newest round and how those before it ended, `waits_for` the pods that are lost."""
         pod, job = assignment.pod, assignment.job
-        self._link, self._books, self._timestamp = link, books, timestamp
+        self._link, self._books, self._waits_for, self._timestamp = link, books, waits_for, timestamp
         self._active = job.recovery.in_place == InPlace.AUTO
-        self._rank, self._agent = pod.rank, link.agent or "0"
-        self._member = Member(rank=pod.rank, agent=self._agent, incarnation=1, limits=_LIMITS, now=now)
-        self._leader = Leader(term=FIRST.term, nodes=job.nodes, limits=_LIMITS, now=now) if pod.rank == 0 else None
+        self._replaces = pod.replaces_pods
+        self._rank, self._incarnation = pod.rank, pod.incarnation
+        self._agent = link.agent or f"0-{pod.incarnation}"
+        limits = _LIMITS
+        if self._replaces:
+            limits = Limits(lease=SILENCE_SECONDS, patience=float(job.recovery.standby_seconds), linked=True)
+        self._member = Member(
+            rank=pod.rank,
+            agent=self._agent,
+            incarnation=pod.incarnation,
+            limits=limits,
+            now=now,
+            follows_the_dead=pod.follows_the_dead,
+        )
+        self._leader = Leader(term=pod.incarnation, nodes=job.nodes, limits=limits, now=now) if pod.rank == 0 else None
         remembers = is_wanted(job.recovery.memory.every_steps)
         self._memory = folder_of(job.job_uid, job.attempt) if remembers else None
         self._ranks_per_node = assignment.ranks_per_node
         self._order: Order | None = None
         """The newest that was told to the others."""
+        self._ordered: Ordered | None = None
+        """The newest that the others' leader told this agent."""
+        self._lost: tuple[LostPod, ...] = ()
         self._reported: Report | None = None
         self._actions: list[Action] = []
         self._ends: tuple[RoundEnd, ...] = ()
@@ -83,7 +110,7 @@ class GangRounds:
     def begins(self) -> bool:
         """Whether the ranks of the first round start now: all is imported and checked."""
         if not self._active:
-            return True
+            return self._incarnation == 1
         self._member.able = True
         return self._member.begins()
 
@@ -103,21 +130,56 @@ class GangRounds:
         if not self._active:
             return
         if isinstance(news, Ordered):
-            self._actions += self._member.hear(news.to(self._agent), news.heard, now)
+            self._ordered = news
         elif self._leader:
             self._leader.hear(news, now)
+
+    def lose(self, news: PeerLost | LostPod | Left, *, standing_by: bool) -> bool:
+        """Take in that a pod is gone. Returns whether the gang waits for the next one of its rank.
+
+        One that was asked to go while the gang stands by leaves nothing undone: others save what they have together.
+        """
+        asked = isinstance(news, Left) and news.code == ExitCode.LEFT_ON_REQUEST and standing_by
+        if not self._active or not self._replaces or not (asked or isinstance(news, LostPod)):
+            return False
+        rank, why = news.rank or 0, f"pod {news.rank} was asked to go" if isinstance(news, Left) else news.why
+        log.warning("pod %d is lost, and the next one of its rank is waited for", rank, extra={"why": why})
+        if self._leader:
+            incarnation = news.incarnation if isinstance(news, LostPod) else self._leader.incarnation(rank)
+            self._leader.lose(rank, incarnation, Fault(news.code or ExitCode.PEER_LOST, why, lost=True))
+        elif rank == 0:
+            self._ordered = None
+            if self._member.running:
+                self._actions += self._member.failed(Fault(ExitCode.PEER_LOST, why))
+        return True
 
     def turn(self, now: float, status: PodStatus) -> list[Action]:
         """Tell the others what is new here, lead where this is rank 0's agent, and return what this one is to do."""
         if not self._active:
             return []
         self._member.step = max(self._member.step, -1 if status.figures.step is None else status.figures.step)
+        self._follow(now)
         self._report(now)
         if self._leader:
             self._lead(self._leader, now)
             self._keep_books(self._leader, status, now)
         actions, self._actions = self._actions, []
         return actions
+
+    @property
+    def waits(self) -> bool:
+        """Whether this pod's ranks are to wait, as all the others'."""
+        return self._active and self._member.waits
+
+    def _follow(self, now: float) -> None:
+        """Hold the lease, and obey: again and again, as an order that came while the lease was over was not obeyed."""
+        # Whoever was never welcome has no leader to lose; whether a gang starts in time is the operator's business.
+        unknown = self._incarnation == 1 and math.isinf(self._link.answered_at)
+        self._member.answered(now if unknown else self._link.answered_at)
+        if self._ordered:
+            self._actions += self._member.hear(self._ordered.to(self._agent), self._ordered.heard, now)
+        if self._replaces and not self._leader:
+            self._actions += self._member.turn(now)
 
     def _report(self, now: float) -> None:
         report = self._member.report(now)
@@ -134,13 +196,23 @@ class GangRounds:
         leader.turn(now)
         if leader.deposed:  # nothing makes a second leader in one attempt: somebody is confused
             self._actions.append(Leave(ExitCode.PEER_LOST, "a pod of the gang follows another leader"))
+        self._tell_lost(leader)
         order = leader.order
+        self._actions += self._member.hear(order, leader.heard(self._rank), now)
         if order is self._order:
             return
         self._order = order
         members = range(len(order.members))  # as long as all train or none
         self._link.order(lambda rank: Ordered(order, yours=rank in members, heard=leader.heard(rank)))
-        self._actions += self._member.hear(order, leader.heard(self._rank), now)
+
+    def _tell_lost(self, leader: Leader) -> None:
+        lost = tuple(
+            LostPod(rank=rank, incarnation=pod.incarnation, code=pod.fault.code, why=pod.fault.why)
+            for rank, pod in sorted(leader.lost.items())
+        )[:MAX_LOST]
+        if lost != self._lost:
+            self._lost = lost
+            self._waits_for(lost)
 
     def _keep_books(self, leader: Leader, status: PodStatus, now: float) -> None:
         number = leader.order.round.number
@@ -157,6 +229,7 @@ class GangRounds:
                 resumed_step=leader.order.step,
                 gpu=(gpu := ended.fault.gpu),
                 other_gpus=bool(ended.gpus - {gpu.uuid if gpu else ""}),
+                lost_pod=ended.replaced,
             )
             self._ends = (*self._ends, end)[-MAX_ROUNDS:]
             self._books(number, self._ends)

@@ -3,10 +3,13 @@
 A round starts when each rank has a member that stands by, and when nothing of a round before can still run: each member
 has promised not to start it any more, and a pod that was replaced has had the time to lose its lease. Where a member is
 lost, fails or is replaced, the round ends for all; they stand by until the gang is whole, or patience ends.
+
+A later leader counts on from the rounds that its members tell of, and tells how the last of them ended: with its own pod.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +27,7 @@ class Ended:
     """How a round ended: by which rank's fault, after which step (-1: none), and when.
 
     `gpus` are the UUIDs of all of which drivers spoke in it.
+    `incarnation` is that of a pod that was lost with it; `replaced`: the next one has a later pod of that rank.
     """
 
     round: Round
@@ -32,6 +36,19 @@ class Ended:
     step: int
     at: float
     gpus: set[str] = field(default_factory=set)
+    incarnation: int = 0
+    replaced: bool = False
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An incarnation of a rank's pod that the link has lost, and that was not heard since."""
+
+    incarnation: int
+    fault: Fault
+
+
+_STUCK = "still ends its ranks"
 
 
 class Leader:
@@ -48,6 +65,7 @@ class Leader:
         self._fruitless = 0
         self._troubled_at: float | None = None
         self._seats: dict[int, Seat] = {}
+        self.lost: dict[int, Lost] = {}
         self._unpromised_at = now
         """When a member was heard last that had not yet promised to follow this leader, and no earlier one."""
         self.order = Order(Round(term, 0), Wanted.STAND_BY, why="the gang gathers")
@@ -65,6 +83,9 @@ class Leader:
         if not 0 <= report.rank < self._nodes:
             return f"there is no rank {report.rank} in a gang of {self._nodes}"
         self.deposed = self.deposed or report.round.term > self.order.round.term
+        lost = self.lost.get(report.rank)
+        if lost and report.incarnation >= lost.incarnation:
+            del self.lost[report.rank]  # the same one is back, or the next has come
         if known is None or report.agent != known.report.agent:
             if known and report.incarnation <= known.report.incarnation:
                 return f"another agent holds rank {report.rank}"
@@ -81,6 +102,19 @@ class Leader:
             if report.fault and report.fault.weight < end.fault.weight:
                 end.rank, end.fault = report.rank, report.fault
         return ""
+
+    def lose(self, rank: int, incarnation: int, fault: Fault) -> None:
+        """The link has lost that pod of this rank. It, or a later one, is waited for."""
+        seat, end = self._seats.get(rank), self._end
+        if seat and seat.report.incarnation > incarnation:
+            return
+        self.lost[rank] = Lost(incarnation, fault)
+        if end and seat and seat.report.round == end.round and seat.report.running and fault.weight < end.fault.weight:
+            end.rank, end.fault, end.incarnation = rank, fault, incarnation
+
+    def incarnation(self, rank: int) -> int:
+        """Of the pod of this rank that was heard last; 1 where none was."""
+        return self._seats[rank].report.incarnation if rank in self._seats else 1
 
     def heard(self, rank: int) -> int:
         """The sequence of the newest report of this rank's member: goes with each order to it."""
@@ -112,20 +146,22 @@ class Leader:
             return
         self._troubled_at = now if self._troubled_at is None else self._troubled_at
         rank, fault = min(troubles, key=lambda trouble: trouble[1].weight)
-        if fault.code == ExitCode.PEER_LOST and now - self._troubled_at < self._limits.settle:
+        if fault.code == ExitCode.PEER_LOST and not fault.lost and now - self._troubled_at < self._limits.settle:
             return
         self._end_round(rank, fault, now)
         self._gather(now)
 
     def _troubles(self, now: float) -> Iterator[tuple[int, Fault]]:
         members = self.order.members
+        for rank, lost in self.lost.items():
+            yield rank, lost.fault
         for rank, seat in self._seats.items():
             silent = now - seat.heard_at
             if seat.report.agent != members[rank] if members else seat.report.incarnation > 1:
-                yield rank, Fault(ExitCode.PEER_LOST, f"the pod of rank {rank} was replaced")
+                yield rank, Fault(ExitCode.PEER_LOST, f"the pod of rank {rank} was replaced", lost=True)
             elif seat.report.fault and seat.report.round == self.order.round:
                 yield rank, seat.report.fault
-            elif silent > self._limits.lease:
+            elif silent > self._missed_after:
                 yield rank, Fault(ExitCode.PEER_LOST, f"rank {rank}'s agent has been silent for {silent:.1f} s")
 
     def _end_round(self, rank: int, fault: Fault, now: float) -> None:
@@ -134,7 +170,8 @@ class Leader:
         self._fruitless = 0 if reached > self._step else self._fruitless + 1
         self._step = max(reached, self._step)
         gpus = {report.fault.gpu.uuid for report in reports if report.fault and report.fault.gpu}
-        self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached, now, gpus), None
+        lost = self.lost[rank].incarnation if rank in self.lost else 0
+        self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached, now, gpus, lost), None
         self.order = Order(self.order.round, Wanted.STAND_BY, code=fault.code, why=fault.why)
         self._since = now
 
@@ -150,22 +187,30 @@ class Leader:
             how_far = f"came no further than step {self._step}" if self._step > 0 else "finished no step"
             self._leave(fault.code, f"{self._fruitless} rounds in a row {how_far}; the last: {fault.why}")
         elif not missing:
-            self._book_end()
+            number = max(seat.report.round.number for seat in self._seats.values())
+            self._book_end(Round(self.order.round.term, number))
+            next_round = Round(self.order.round.term, max(number, self.order.round.number) + 1)
             members = tuple(self._seats[rank].report.agent for rank in range(self._nodes))
-            self.order = Order(self.order.round.next, Wanted.TRAIN, members, self._newest_step(), why=self.order.why)
+            self.order = Order(next_round, Wanted.TRAIN, members, self._newest_step(), why=self.order.why)
             self._since = now
-        elif now - self._since > self._limits.patience:
+        elif now - self._since > (patience := self._patience(missing)):
             rank, why = next(iter(missing.items()))
-            self._leave(
-                ExitCode.PEER_LOST, f"the gang was not whole within {self._limits.patience:g} s: rank {rank} {why}"
-            )
+            self._leave(ExitCode.PEER_LOST, f"the gang was not whole within {patience:g} s: rank {rank} {why}")
+
+    def _patience(self, missing: dict[int, str]) -> float:
+        stuck = all(why == _STUCK for why in missing.values())
+        return min(self._limits.clearing, self._limits.patience) if stuck else self._limits.patience
+
+    @property
+    def _missed_after(self) -> float:
+        return math.inf if self._limits.linked else self._limits.lease
 
     def _lacks(self, rank: int, now: float) -> str:
         seat = self._seats.get(rank)
-        if seat is None or now - seat.heard_at > self._limits.lease:
+        if seat is None or rank in self.lost or now - seat.heard_at > self._missed_after:
             return "is not there"
         if seat.report.round < self.order.round or seat.report.running:
-            return "still ends its ranks"
+            return _STUCK
         if not seat.report.able:
             return "is not ready"
         return "follows a pod that may still run" if self._is_haunted(seat, now) else ""
@@ -188,9 +233,15 @@ class Leader:
             return False
         return now - max(seat.known_since, self._unpromised_at) <= self._limits.lease + self._limits.silence
 
-    def _book_end(self) -> None:
-        if self._end:
-            self.ended.append(self._end)
+    def _book_end(self, last: Round) -> None:
+        """`last` is the newest round that any member has been in."""
+        if self.order.round.number == 0 < last.number:
+            fault = Fault(ExitCode.PEER_LOST, "the pod of rank 0 was lost", lost=True)
+            self._step = max(seat.report.step for seat in self._seats.values())
+            self._end = Ended(last, 0, fault, self._step, self._since)
+        if end := self._end:
+            end.replaced = end.fault.lost and self._seats[end.rank].report.incarnation > end.incarnation
+            self.ended.append(end)
             self._end = None
 
     def _leave(self, code: int, why: str) -> None:

@@ -1,8 +1,8 @@
 """A member's side: it starts the round that it is told to, kills its ranks for every other reason, and says what is so.
 
-Its right to run ranks is a lease. Each answer of the leader names the newest report that it answers, and the lease counts
-from when that report was sent. So the leader knows, from when it received that one, when the ranks of a member that it
-hears no more are dead at the latest, however long an answer was under way.
+Its right to run ranks is a lease, which counts from when the newest of its words was sent that the leader has answered: a
+report, or a beat of the link. So the leader knows, from when it received that one, when the ranks of a member that it hears
+no more are dead at the latest, however long an answer was under way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.agent.rounds.model import FIRST, NONE, Fault, Kill, Leave, Order, Report, Start, Wanted
+from oarlock_trainer.agent.rounds.model import FIRST, NONE, Fault, Kill, Leave, Order, Report, Round, Start, Wanted
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.rounds.model import Action, Limits
@@ -82,7 +82,7 @@ class Member:
 
     def hear(self, order: Order, heard: int, now: float) -> list[Action]:
         """Obey. `heard` is the sequence of the newest report that the leader had when it gave the order."""
-        self._answered_at = max(self._answered_at, self._sent_at.get(heard, float("-inf")))
+        self.answered(self._sent_at.get(heard, float("-inf")))
         if self.left or (self._newest and order.place < self._newest.place):
             return []
         self._newest = order
@@ -92,6 +92,15 @@ class Member:
         if order.wanted is Wanted.STAND_BY:
             return self._stand_by(order)
         return self._train(order, now)
+
+    def answered(self, sent_at: float) -> None:
+        """The leader has answered what was sent to it then."""
+        self._answered_at = max(self._answered_at, sent_at)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the leader has told this member to stand by, and it does."""
+        return self._newest is not None and self._newest.wanted is Wanted.STAND_BY and not self.running
 
     def turn(self, now: float) -> list[Action]:
         """Kill the ranks once nobody has answered for the length of a lease; leave once nobody has for much longer."""
@@ -105,7 +114,8 @@ class Member:
         return self.failed(Fault(ExitCode.PEER_LOST, why)) if self.running else []
 
     def _stand_by(self, order: Order) -> list[Action]:
-        self._round = max(self._round, order.round)
+        if order.round > self._round:  # of a later leader, which has to count on from here
+            self._round = Round(order.round.term, max(order.round.number, self._round.number))
         return [Kill(order.why, order.code)] if self.running else []
 
     def _train(self, order: Order, now: float) -> list[Action]:

@@ -76,17 +76,23 @@ class Order:
 class Fault:
     """Why a member's ranks ended: an exit code of the contract, and one sentence. `sure`: it is certain to be the cause.
 
-    `gpu`: the one whose driver asked for new processes.
+    `gpu`: the one whose driver asked for new processes. `lost`: its whole pod is gone, by what the link says.
     """
 
     code: int
     why: str
     sure: bool = True
     gpu: StruckGpu | None = None
+    lost: bool = False
 
     @property
     def weight(self) -> int:
-        """The less, the more it tells: whoever lost a peer, or waits for one that hangs, says nothing about why."""
+        """The less, the more it tells: whoever lost a peer, or waits for one that hangs, says nothing about why.
+
+        What others say that lose a whole pod follows from that, whatever it is.
+        """
+        if self.lost:
+            return -1
         if self.code == ExitCode.PEER_LOST:
             return 4
         if self.code == ExitCode.HANG:
@@ -125,14 +131,18 @@ class Limits:
 
     `settle`: what others get to name a cause, while all that is known is that somebody lost a peer. `lease`: a member that
     has no answer to anything it sent within so long kills its ranks. `kill`: what that takes at most. `patience`: how long a
-    gang waits to be whole again. `fruitless`: rounds in a row that finish no step.
+    gang waits to be whole again. `clearing`: the same where all are there, and some cannot kill their ranks. `fruitless`:
+    rounds in a row that finish no step. `linked`: the link says which members are lost, after the length of a lease, and
+    reports come only when they change; if not, whoever has reported nothing for a lease is lost.
     """
 
     settle: float = 1.0
     lease: float = 5.0
     kill: float = 2.0
     patience: float = 300.0
+    clearing: float = 30.0
     fruitless: int = 3
+    linked: bool = False
 
     @property
     def silence(self) -> float:

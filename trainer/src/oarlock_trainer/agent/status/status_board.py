@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.contract.health import Health
     from oarlock_api.contract.requests import Answered, Drill
-    from oarlock_api.contract.rounds import RoundEnd
+    from oarlock_api.contract.rounds import LostPod, RoundEnd
     from oarlock_trainer.runtime.assignment import Pod
     from oarlock_trainer.runtime.channel import Message
 
@@ -71,6 +71,10 @@ class StatusBoard:
     def begin_round(self, number: int, ends: tuple[RoundEnd, ...]) -> None:
         """Show the newest round, and how those before it ended."""
         self._set(round=number, rounds=ends)
+
+    def wait_for(self, lost: tuple[LostPod, ...]) -> None:
+        """Show the pods that are lost, and whose next incarnation is waited for."""
+        self._set(lost=lost)
 
     def start_anew(self, message: str) -> None:
         """The ranks are gone and begin again: what they told is over, but for the network, which is checked once a pod."""
