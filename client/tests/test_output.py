@@ -25,7 +25,7 @@ def test_columns_stand_below_each_other_whatever_their_letters(api: FakeApi, oar
         api.add_job(name, status={"phase": "Running", "lastFault": {"nodeName": fault, "class": "GPU"}})
     for name in ("flux", "lora"):
         title, line = oarlock("faults", name).out.splitlines()
-        assert cell_len(line[: line.index("LastFault")]) == title.index("KIND")
+        assert cell_len(line[: line.index("last fault")]) == title.index("KIND")
 
 
 def test_a_name_among_all_namespaces_has_its_namespace(api: FakeApi, oarlock: Oarlock) -> None:

@@ -149,14 +149,19 @@ def test_events_are_of_the_job_and_its_pods_alone(api: FakeApi, oarlock: Oarlock
 
 
 def test_faults_name_the_gpu_and_the_node(api: FakeApi, oarlock: Oarlock) -> None:
-    fault = {"time": "2026-01-01T00:00:00Z", "class": "GPU", "nodeName": "gpu-7", "gpu": {"uuid": "GPU-5c"}, "xid": 79}
+    gpu = {"gpu": {"uuid": "GPU-5c"}, "xid": 79, "verdict": "ReplaceNode"}
+    fault = {"time": "2026-01-01T00:00:00Z", "class": "GPU", "nodeName": "gpu-7", **gpu}
     strike = {"gpuUUID": "GPU-5c", "nodeName": "gpu-7", "count": 2, "lastTime": "2026-01-01T00:00:01Z"}
     api.add_job("flux", status={**RUNNING, "lastFault": fault, "strikes": [strike]})
     lines = oarlock("faults", "flux").out.splitlines()
-    assert [line.split()[:4] for line in lines[1:]] == [
-        ["gpu-7", "GPU-5c", "LastFault", "79"],
-        ["gpu-7", "GPU-5c", "Strike", "-"],
+    assert [line.split()[:5] for line in lines[1:]] == [
+        ["gpu-7", "GPU-5c", "last", "fault", "79"],
+        ["gpu-7", "GPU-5c", "strike", "-", "-"],
     ]
+    assert "ReplaceNode" not in " ".join(lines), "words, not names of fields"
+    assert "the node is to be taken out" in lines[1]
+    rows = [json.loads(line) for line in oarlock("faults", "flux", "-o", "jsonl").out.splitlines()]
+    assert [row["kind"] for row in rows] == ["LastFault", "Strike"], "programs get the names"
 
 
 def test_nodes_tell_by_whom_and_why_they_are_cordoned(api: FakeApi, oarlock: Oarlock) -> None:

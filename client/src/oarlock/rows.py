@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oarlock.clock import when
+from oarlock.in_words import verdict
 from oarlock.parts import objects, part, texts
 from oarlock_api.contract.node_marks import CORDONED, ENDED, GIVEN_BACK
 
@@ -150,7 +151,7 @@ def fault_rows(job: Json) -> list[FaultRow]:
     rows = []
     if fault := part(status, "lastFault"):
         what = _text(fault, "reason") or _text(fault, "class")
-        words = [what, _text(fault, "verdict"), _text(fault, "action"), *texts(fault, "evidence")]
+        words = [what, verdict(_text(fault, "verdict") or ""), _text(fault, "action"), *texts(fault, "evidence")]
         rows.append(
             FaultRow(
                 time=_text(fault, "time"),

@@ -102,7 +102,7 @@ def test_the_timeline_says_who_began_when_and_what_befell_whom() -> None:
     drawn = Page(timeline(explain(hung())))
     told = drawn.texts["title"]
     assert "attempt 1, pod 1 on node-2, 2 min 20 s" in told
-    assert "FirstStep: 20.0 s" in told
+    assert "first step: 20.0 s" in told
     assert [one for one in told if one.startswith("2026-11-23 10:02:20 Hang: no step for 60.4 s")]
     classes = [one["class"] for one in drawn.all("circle")]
     assert classes == ["fault", "fault", "victim"], "one, and those of the legend"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 
 import pytest
 from pages import Page, hung
 from situations import HUNG, UID, facts, job, last_fault, line, output, pod
 
+from oarlock.explain import explain
 from oarlock.explain.causes import Cause
 from oarlock.facts import Facts
 from oarlock.report import Gallery, report
@@ -195,6 +197,21 @@ def test_a_fault_of_an_unknown_time_says_where_it_was() -> None:
     attempts = [{"number": 1, "startTime": "2026-11-23T10:00:00Z", "endReason": "Evicted"}]
     page = Page(report(facts(job("Running", attempts=attempts, lastFault=fault))))
     assert "on node-1" in page.texts["small"]
+
+
+def test_names_of_fields_are_for_programs_and_people_read_words() -> None:
+    said = ["XID 79", "row 7 is not remapped"]
+    fault = {**last_fault("GPU", "", verdict="ReplaceNode"), "evidence": said}
+    attempts = [
+        {"number": 1, "startTime": "2026-11-23T10:00:00Z", "endReason": "GPUFault"},
+        {"number": 2, "startTime": "2026-11-23T10:40:00Z", "stageMilliseconds": {"start": 1000, "firstStep": 9000}},
+    ]
+    known = facts(job("Running", attempt=2, attempts=attempts, lastFault=fault))
+    page = report(known)
+    assert "the operator: " in page
+    assert "first step 9.0 s" in page
+    assert not re.search(r"status\.|FirstStep|LastFault|ReplaceNode", page)
+    assert '"status.lastFault"' in json.dumps(explain(known).to_json())
 
 
 def test_a_column_that_says_nothing_in_any_row_is_left_out() -> None:

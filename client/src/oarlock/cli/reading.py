@@ -9,6 +9,7 @@ import typer
 
 from oarlock.cli.output import Column, age, checked, duration, say, show, table, write
 from oarlock.cli.verb import Name, Output, verb
+from oarlock.in_words import kind
 from oarlock.parts import objects, part
 from oarlock.patience import patient
 from oarlock.rows import JobRow, job_row
@@ -63,7 +64,7 @@ EVENTS: tuple[Column, ...] = (
 FAULTS: tuple[Column, ...] = (
     ("NODE", lambda row: row.node),
     ("GPU", lambda row: row.gpu),
-    ("KIND", lambda row: row.kind),
+    ("KIND", lambda row: kind(row.kind)),
     ("XID", lambda row: row.xid),
     ("POD", lambda row: row.rank),
     ("COUNT", lambda row: row.count),

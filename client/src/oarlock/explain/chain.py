@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from oarlock import in_words
 from oarlock.clock import parsed, when
 from oarlock.explain.attempts import Lines
 from oarlock.explain.rounds import went_on
@@ -62,7 +63,7 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
     )
     if one.first_step_time:
         told = ", ".join(
-            f"{_words(stage.name)} {_seconds(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05
+            f"{in_words.stage(stage.name)} {_seconds(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05
         )
         where = f" on {some(one.node_names)}" if one.node_names else ""
         resumed = f" from step {one.resumed_from_step:,}" if one.resumed_from_step else ""
@@ -168,10 +169,6 @@ def _end(facts: Facts, now: Now) -> Iterator[Moment]:
     ended = text(part(facts.job or {}, "status").get("completionTime"), 40)
     if ended:
         yield Moment(time=ended, what=now.phase, text=now.message)
-
-
-def _words(name: str) -> str:
-    return "first step" if name == "FirstStep" else name.lower()
 
 
 def _seconds(value: float) -> str:

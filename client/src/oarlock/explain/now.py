@@ -16,6 +16,7 @@ from oarlock.explain.causes import Cause, named
 from oarlock.explain.pods import Pod
 from oarlock.explain.some_names import some
 from oarlock.facts.model import Facts, Object
+from oarlock.in_words import BUSY_WITH
 from oarlock.parts import objects, part, texts
 from oarlock.story import Attempt, Evidence, Now, Trouble
 from oarlock_api.contract.wire import integer, text
@@ -82,20 +83,6 @@ class Situation:
         return self.trouble(
             cause, text(told.get("message"), 8192), f"condition {kind}", time=text(told.get("lastTransitionTime"), 40)
         )
-
-
-_STAGES = {
-    "Detect": "the operator looks for the cause",
-    "Decide": "the next attempt is decided on",
-    "Drain": "the old pods stop",
-    "Cordon": "a broken node is cordoned",
-    "Queue": "the new gang waits in its queue",
-    "Schedule": "the new pods wait for nodes",
-    "Start": "the new pods start",
-    "FirstStep": "imports, checks, the data and the model, until the first step",
-    "Replace": "a lost pod is made anew, and the others stand by",
-}
-"""RecoveryStage, in words."""
 
 
 def _unanswered(s: Situation) -> Trouble | None:
@@ -347,7 +334,7 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
 def _stage(s: Situation, phase: str) -> tuple[str, ...]:
     """What a recovery is busy with, and since when."""
     recovery = part(s.status, "recovery")
-    words = _STAGES.get(text(recovery.get("stage"), 64)) if phase == "Recovering" else None
+    words = BUSY_WITH.get(text(recovery.get("stage"), 64)) if phase == "Recovering" else None
     since = text(recovery.get("stageStartTime"), 40)[11:19]
     return (f"now {words}{f', since {since} UTC' if since else ''}",) if words else ()
 

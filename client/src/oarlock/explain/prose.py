@@ -9,6 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from oarlock import in_words
 from oarlock.story import Moment, Story
 from oarlock.terminal import escaped
 
@@ -51,7 +52,7 @@ def _lines(story: Story, width: int) -> Iterator[str]:
     told = story.trouble
     if told and told.cause == now.cause:
         for one in [one for one in told.evidence if one.text not in now.message][:MOST_EVIDENCE]:
-            yield from _wrapped("", f"{one.source}: {one.text}", width)
+            yield from _wrapped("", f"{in_words.source(one.source)}: {one.text}", width)
     yield from _wrapped("Next", now.next, width, most=6)
     if story.unknown:
         yield from _wrapped("Unknown", "; ".join(f"{one.what} ({one.why})" for one in story.unknown), width)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from oarlock import in_words
 from oarlock.report.lanes import STRIP, Lane
 from oarlock.report.markup import Html, cut, element
 from oarlock.report.scale import Scale, share
@@ -29,7 +30,7 @@ VICTIMS = {"PeerLost", "LeftOnRequest"}
 def bars(lane: Lane, x: Scale, top: int) -> Iterator[Html]:
     """The stages on the way to the first step, how long it started and trained, and its ranks."""
     for stage, begin, end in stages(lane):
-        told = element("title", f"{stage.name}: {duration(stage.seconds)}")
+        told = element("title", f"{in_words.stage(stage.name)}: {duration(stage.seconds)}")
         wide = share(max(x(end) - x(begin), THINNEST / 2))
         yield element("rect", told, x=share(x(begin)), y=top, width=wide, height=STRIP - 2, class_=style_of(stage))
     rows, tall = top + STRIP, lane.rows * lane.height

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from oarlock import in_words
 from oarlock.clock import parsed
 from oarlock.explain.attempts import last_trouble
 from oarlock.explain.causes import named
@@ -59,7 +60,7 @@ def summary(story: Story, facts: Facts, links: Links | None = None) -> Html:
     details = [element("li", links.said(cut(one, 600))) for one in now.details[:MOST_DETAILS]]
     next_ = links.advice(now.next, attempt=story.trouble.attempt if story.trouble else None)
     evidence = [
-        element("li", f"{one.source}: ", links.said(cut(one.text, 1024)))
+        element("li", f"{in_words.source(one.source)}: ", links.said(cut(one.text, 1024)))
         for one in seen[:MOST_EVIDENCE]
         if one.text not in now.message
     ]

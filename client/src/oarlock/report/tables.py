@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from oarlock import in_words
 from oarlock.explain.rounds import went_on
 from oarlock.report.links import Links
 from oarlock.report.markup import Child, Html, cut, element, joined
@@ -44,7 +45,9 @@ def attempts(story: Story, links: Links | None = None) -> Html | None:
 
 
 def _attempt(one: Attempt, links: Links) -> list[Child]:
-    stages = ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05)
+    stages = ", ".join(
+        f"{in_words.stage(stage.name)} {duration(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05
+    )
     first = element("span", at(one.first_step_time), title=stages) if stages else at(one.first_step_time)
     ended = one.end_reason or DASH
     nodes = some(one.node_names or [place.node for place in one.places])
@@ -105,7 +108,7 @@ def _rounds(attempt: Attempt, links: Links, most: int) -> Iterator[Html]:
 
 def _root(attempt: Attempt, fault: Trouble, links: Links) -> list[Child]:
     evidence = [
-        element("li", element("span", f"{one.source}: ", class_="dim"), cut(one.text, 1024))
+        element("li", element("span", f"{in_words.source(one.source)}: ", class_="dim"), cut(one.text, 1024))
         for one in fault.evidence[:MOST_EVIDENCE]
         if one.text != fault.message
     ]

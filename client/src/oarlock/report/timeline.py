@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from oarlock import in_words
 from oarlock.report.lane_marks import bars, happenings, stages, style_of
 from oarlock.report.lanes import GAP, STRIP, Lane, lanes, span
 from oarlock.report.links import Links
@@ -110,9 +111,9 @@ def _start(lane: Lane) -> Html | None:
     drawn = [
         element(
             "svg",
-            element("title", f"{stage.name}: {duration(stage.seconds)}"),
+            element("title", f"{in_words.stage(stage.name)}: {duration(stage.seconds)}"),
             element("rect", width="100%", height=_START, class_=style_of(stage)),
-            element("text", f"{stage.name} {duration(stage.seconds)}", x=5, y=13, class_="tick on"),
+            element("text", f"{in_words.stage(stage.name)} {duration(stage.seconds)}", x=5, y=13, class_="tick on"),
             x=share(x(begin)),
             width=share(max(x(end) - x(begin), 0.2)),
             height=_START,
@@ -120,7 +121,7 @@ def _start(lane: Lane) -> Html | None:
         )
         for stage, begin, end in found
     ]
-    words = "; ".join(f"{stage.name} {duration(stage.seconds)}" for stage, _, _ in found)
+    words = "; ".join(f"{in_words.stage(stage.name)} {duration(stage.seconds)}" for stage, _, _ in found)
     took = duration(sum(stage.seconds for stage, _, _ in found))
     return joined(
         element("h3", f"Its start: {took}"),

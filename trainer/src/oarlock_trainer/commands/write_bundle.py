@@ -41,6 +41,7 @@ _OURS = {
         "facts/__init__.py",
         "facts/folder.py",
         "facts/model.py",
+        "in_words.py",
         "names.py",
         "parts.py",
         "report",
