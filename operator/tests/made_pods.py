@@ -13,7 +13,8 @@ from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import pod
 
 
-def made(rank: int = 0, attempt: int = 1, **changes: Any) -> dict[str, Any]:
+def made(rank: int = 0, attempt: int = 1, incarnation: int = 1, **changes: Any) -> dict[str, Any]:
+    """A pod; a later `incarnation` follows one that is dead, in a gang whose lost pods are made anew one by one."""
     the_job, the_spec = job(), spec(**changes)
     told = job_file(the_job, the_spec, attempt).to_json()
     image, history = "trainer:1", OperatorNotes(image="trainer:1").to_json()
@@ -28,6 +29,10 @@ def made(rank: int = 0, attempt: int = 1, **changes: Any) -> dict[str, Any]:
         cluster_id="lab",
         history=history,
         settings=kept,
+        incarnation=incarnation,
+        follows_the_dead=incarnation > 1,
+        replaces_pods=incarnation > 1,
+        made_from="hash" if incarnation > 1 else "",
     )
 
 

@@ -97,6 +97,10 @@ async def test_selecting_an_attempt_changes_the_very_service_that_was_seen() -> 
     uid = api.objects[SERVICE]["metadata"]["uid"]
     await run(api, SelectAttempt("flux", uid, selector(JOB, 2)))
     assert api.objects[SERVICE]["spec"]["selector"]["oarlock.dev/attempt"] == "2"
+    await run(api, SelectAttempt("flux", uid, selector(JOB, 2, 5)))
+    assert api.objects[SERVICE]["spec"]["selector"]["oarlock.dev/incarnation"] == "5"
+    await run(api, SelectAttempt("flux", uid, selector(JOB, 2)))
+    assert not api.objects[SERVICE]["spec"]["selector"].get("oarlock.dev/incarnation"), "no first pod has that label"
     with pytest.raises(Conflict):
         await run(api, SelectAttempt("flux", "uid-of-its-predecessor", selector(JOB, 3)))
     assert api.objects[SERVICE]["spec"]["selector"]["oarlock.dev/attempt"] == "2"

@@ -45,6 +45,11 @@ class Killed(Exception):  # noqa: N818
     """The operator died between two of its writes."""
 
 
+def incarnation(status: TrainingJobStatus) -> int:
+    """The highest number of a pod of the current attempt."""
+    return max((one.incarnation for one in status.attempts if one.number == status.attempt), default=1)
+
+
 def told_to_stop(pod: Pod, grace_seconds: int, *, now: datetime) -> Pod:
     """A pod that is deleted with so long a grace: a second time it can only get shorter, and counts from the first."""
     told = pod.delete_by - timedelta(seconds=pod.grace_seconds or 0) if pod.delete_by else now
@@ -67,6 +72,8 @@ class Objects:
     cordoned: set[str] = field(default_factory=set)
     deleted: bool = False
     """The job itself is gone."""
+    made: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Manifests of the pods that were made, by name."""
     writes: int = 0
     kill_at: int | None = None
     log: list[str] = field(default_factory=list)
@@ -75,6 +82,8 @@ class Objects:
         """The status subresource: what is written must survive a round trip through JSON."""
         assert status.attempt >= self.job.status.attempt, "an attempt number fell"
         assert self.job.status.completion_time is None, "a finished job was changed"
+        if status.attempt == self.job.status.attempt:
+            assert incarnation(status) >= incarnation(self.job.status), "a number of pods fell"
         if status.completion_time is not None:
             assert all(pod.stopped for pod in self.pods.values()), "a terminal phase with running pods"
         self.job = replace(self.job, status=TrainingJobStatus.model_validate(status.to_manifest()))
@@ -88,7 +97,9 @@ class Objects:
                 self.service = self.service or ServiceSeen("service-1", ours=True, attempt=attempt)
                 self.wrote("service")
             case SelectAttempt(selector=selector):
-                self.service = ServiceSeen("service-1", ours=True, attempt=int(selector["oarlock.dev/attempt"]))
+                attempt = int(selector["oarlock.dev/attempt"])
+                number = int(selector.get("oarlock.dev/incarnation", 1))
+                self.service = ServiceSeen("service-1", ours=True, attempt=attempt, incarnation=number)
                 self.wrote("service selector")
             case CreateGroup() | DeleteGroup():
                 self.apply_group(action)
@@ -149,10 +160,25 @@ class Objects:
             if pod.attempt != attempt and not pod.stopped and not self.given_up(pod)
         ]
         assert not running, f"two live gangs: {running} beside {name}"
+        number = int(metadata["labels"].get("oarlock.dev/incarnation", 1))
+        written = [(one.rank, one.incarnation) for one in self.job.status.recovery.replacing]
+        assert number == 1 or (rank, number) in written, "a pod was made anew before it was written down"
+        twins = [pod for pod in self.pods.values() if (pod.attempt, pod.rank) == (attempt, rank) and pod.name != name]
+        lost = [node.name for node in self.nodes.values() if node.unreachable or not node.exists]
+        assert all(pod.stopped or pod.node in lost for pod in twins), f"two living pods of rank {rank}"
         if name not in self.pods:
-            off = msgspec.convert(manifest["metadata"]["annotations"], Annotations).avoided
-            uid, program = f"{name}-{self.writes}", program_of(manifest)
-            self.pods[name] = Pod(name=name, uid=uid, attempt=attempt, rank=rank, keeps_off=off, program=program)
+            read = msgspec.convert(manifest["metadata"]["annotations"], Annotations)
+            self.pods[name] = Pod(
+                name=name,
+                uid=f"{name}-{self.writes}",
+                attempt=attempt,
+                rank=rank,
+                incarnation=number,
+                keeps_off=read.avoided,
+                program=program_of(manifest),
+                made_from=read.made_from or "",
+            )
+            self.made[name] = manifest
         self.wrote(f"pod {name}")
 
     def given_up(self, pod: Pod) -> bool:

@@ -11,7 +11,6 @@ from jobs import gpu_report, report
 from world_writes import Objects
 
 from oarlock_api.contract.figures import Figures
-from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.rounds import MAX_ROUNDS, RoundEnd
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_operator.decide import decide
@@ -138,15 +137,22 @@ class World(Objects):
 
     def end(self, rank: int, code: int, *, attempt: int | None = None, with_report: bool = True, **gpu: Any) -> None:
         """The container of a rank ends; with `xid` or `uuid`, for what the driver says of a GPU."""
-        name = pod_name(self.job.name, attempt or self.job.status.attempt, rank)
-        pod = self.pods[name]
+        pod = self.pod(rank, attempt=attempt)
         told = gpu_report(pod, code=code, at=self.now, **gpu) if gpu else report(pod, code=code, at=self.now)
         said = told if with_report else None
-        self.pods[name] = replace(pod, started=True, ready=False, ending=Ending(code, report=said))
+        self.pods[pod.name] = replace(pod, started=True, ready=False, ending=Ending(code, report=said))
+
+    def pod(self, rank: int, *, attempt: int | None = None) -> Pod:
+        """The pod of a rank that was made last."""
+        number = attempt or self.job.status.attempt
+        return max(
+            (pod for pod in self.pods.values() if (pod.attempt, pod.rank) == (number, rank)),
+            key=lambda pod: pod.incarnation,
+        )
 
     def step(self, step: int, *, resumed: int = 0, saved: int | None = None) -> None:
         """Rank 0's agent reports."""
-        first = next(p for p in self.pods.values() if p.attempt == self.job.status.attempt and p.rank == 0)
+        first = self.pod(0)
         began = self.began.setdefault(first.attempt, self.now)
         self.progress = PodStatus(
             job_uid=self.job.uid,

@@ -61,6 +61,7 @@ class Replacing(StatusGroup):
     incarnation: int = Field(description="Number of the new pod within its attempt; the first pods have 1.")
     node_name: ShortText | None = Field(default=None, description="Node of the pod that was lost.")
     reason: ShortText | None = Field(default=None, description="Why, as attempts have it.")
+    round: int = Field(default=1, description="The attempt's round by then, as far as it was known.")
     time: Time | None = Field(default=None, description="When it was decided.")
 
 

@@ -60,7 +60,7 @@ WORDS = {
         "and without steps that are done again"
     ),
     "hang": "no step, and no sign of other work, for longer than the job's own steps explain",
-    "incarnation": "how often the pod of a rank was made within an attempt; only ever once, yet",
+    "incarnation": "how often the pod of a rank was made within an attempt, by one counter for all its ranks",
     "leader": (
         "rank 0's agent: it orders the rounds of its attempt and tells the operator of them; of operators, the "
         "one that holds the Lease"

@@ -74,7 +74,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """A start of all ranks that a fault ended, and the next one followed in the same pods. `fault` is that fault.
+    """A start of all ranks that a fault ended, and the next one followed in the same attempt. `fault` is that fault.
+
+    `replaced`: a pod of it was made anew, where otherwise the next one had the same pods.
 
     `number` counts within the attempt. `resumed_from_step` is the step that the next round began with, `lost_steps` how many
     were done again, `down_seconds` the time from the fault to the next round's first new step.
@@ -85,6 +87,7 @@ class Round:
     resumed_from_step: int | None = None
     lost_steps: int | None = None
     down_seconds: float | None = None
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

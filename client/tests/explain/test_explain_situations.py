@@ -488,6 +488,14 @@ def test_a_round_of_a_job_that_runs_is_told_between_its_attempts() -> None:
     assert (story.trouble.cause, story.trouble.node, story.trouble.rank) == ("ProcessKilled", "node-2", 1)
 
 
+def test_a_round_that_a_lost_pod_ended_says_that_the_pod_was_made_anew() -> None:
+    story = explain(facts(job("Running", attempts=[BEGAN], rounds=[{**BOOKED, "rung": "ReplacePod"}])))
+    (moment,) = (one for one in story.chain if one.what == "ProcessKilled")
+    assert "its pod was made anew, and all ranks started from step 140: 3 steps and 2.6 s lost" in moment.text
+    (one,) = story.attempts[0].rounds
+    assert one.fault.action == "its pod was made anew"
+
+
 def test_a_round_of_a_job_that_is_gone_is_told_by_its_history() -> None:
     ended = line("Ended", rank=0, node="node-1", time="14:40:00", reason="Succeeded", data={"step": 1000})
     story = explain(facts(None, output=output(*ROUND_LINES, ended)))

@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 
-from oarlock_api.contract.names import API_VERSION, PLURAL
+from oarlock_api.contract.names import API_VERSION, PLURAL, Label
 from oarlock_operator import metrics
 from oarlock_operator.kube.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.kube.cluster import Cluster, Json
@@ -118,8 +118,12 @@ def _for_pods(
     cluster: Cluster, namespace: str, action: CreateService | CreateGroup | SelectAttempt
 ) -> Callable[[], Awaitable[object]]:
     if isinstance(action, SelectAttempt):
-        # The uid makes it the very Service that the decision saw; a replaced one answers 409.
-        patch = {"metadata": {"uid": action.uid}, "spec": {"selector": action.selector}}
+        # The uid makes it the very Service that the decision saw; a replaced one answers 409. What an earlier selector had
+        # besides goes: a merge would keep it.
+        patch = {
+            "metadata": {"uid": action.uid},
+            "spec": {"selector": {Label.INCARNATION.value: None, **action.selector}},
+        }
         return partial(cluster.merge, f"/api/v1/namespaces/{namespace}/services/{action.name}", patch)
     kind, api = action.manifest["kind"], action.manifest["apiVersion"]
     return partial(_create, cluster, _collection(api, kind, namespace), action.manifest)

@@ -71,13 +71,16 @@ RECOVERY_SECONDS = Histogram(
 )
 RUNG_SECONDS = Histogram(
     "oarlock_recovery_rung_seconds",
-    "From a fault to training again, by what was made anew: RestartRanks or Attempt",
+    "From a fault to training again, by what was made anew: RestartRanks, ReplacePod or Attempt",
     ["rung"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 20, 30, 60, 120, 300, 900),
     registry=REGISTRY,
 )
 ROUNDS = Counter(
-    "oarlock_rounds", "Rounds that ended by a fault while their pods lived", ["rung", "reason"], registry=REGISTRY
+    "oarlock_rounds",
+    "Rounds that ended by a fault, and were followed in the same attempt",
+    ["rung", "reason"],
+    registry=REGISTRY,
 )
 _JOB = ["namespace", "training_job"]
 JOB_PHASE = Gauge("oarlock_job_phase", "1 for the phase that a living job is in", [*_JOB, "phase"], registry=REGISTRY)
@@ -133,7 +136,8 @@ def _begin_at_zero() -> None:
     for reason in _BLAMED:
         for budget in ("application", "infrastructure"):
             RESTARTS.labels(budget=budget, reason=reason)
-        ROUNDS.labels(rung=Rung.RESTART_RANKS, reason=reason)
+        for rung in (Rung.RESTART_RANKS, Rung.REPLACE_POD):
+            ROUNDS.labels(rung=rung, reason=reason)
     for xid in ("none", *range(1, MOST_XIDS + 1), OTHER):
         GPU_FAULTS.labels(xid=xid, verdict=GpuVerdict.RESTART_PROCESS)
 
@@ -151,7 +155,11 @@ def written(namespace: str, job: str, before: TrainingJobStatus, after: Training
     _count_fault(before, after)
     if after.attempt > before.attempt > 0:
         _count_restart(before, after)
-    if before.recovery.stage is not None and after.recovery.stage is None and after.attempt > 1:
+    if (
+        before.recovery.stage not in (None, RecoveryStage.REPLACE)
+        and after.recovery.stage is None
+        and after.attempt > 1
+    ):
         _observe_recovery(after)
     _count_rounds(before, after)
     if after.completion_time is not None and before.completion_time is None:

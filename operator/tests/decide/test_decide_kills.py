@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import job, spec
-from world_writes import Killed
+from world_writes import Killed, incarnation
 from worlds import World
 
 from oarlock_operator.decide.slow_rank import AGAIN
@@ -94,6 +94,25 @@ def slow(world: World, pod: int) -> None:
         world.spares = True
 
 
+def kill_pod(world: World, rank: int) -> None:
+    """A pod is killed with its agent, which says nothing."""
+    if rank in living(world):
+        world.end(rank, 137, with_report=False)
+        world.progress = None
+
+
+def lead_on(world: World) -> None:
+    """The gang is whole: its leader begins another round where one ended for a lost pod, and tells of its first step."""
+    replacing = world.job.status.recovery.replacing
+    here = {(pod.rank, pod.incarnation) for pod in world.pods.values() if pod.started and not pod.stopped}
+    if not replacing or not all((one.rank, one.incarnation) in here for one in replacing):
+        return
+    for one in replacing:
+        world.end_round(82, rank=one.rank, step=10, resumed_step=5, lost_pod=True)
+    if 0 in living(world):
+        world.step(6)
+
+
 def ranks_fail(world: World, code: int) -> None:
     """The ranks of the gang end, and start anew in their pods; its leader tells when it is asked next."""
     if sorted(living(world)) == [0, 1] and all(pod.started for pod in world.pods.values()):
@@ -126,6 +145,9 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
     "ranks are told to restart": lambda world: ranks_fail(world, 81),
     "ranks blame a node": lambda world: ranks_fail(world, 80),
     "the clock steps back": lambda world: setattr(world, "now", world.now - timedelta(seconds=90)),
+    "a pod is killed": lambda world: kill_pod(world, 1),
+    "rank 0 is killed": lambda world: kill_pod(world, 0),
+    "the gang is whole": lead_on,
     "quota": lambda world: setattr(world, "hindrance", "exceeded quota"),
     "no quota": lambda world: setattr(world, "hindrance", ""),
 }
@@ -148,9 +170,13 @@ ACTS = st.lists(st.sampled_from([*HAPPENINGS, *CODES]), max_size=16)
 BUDGETS = {"maxApplicationRestarts": 2, "maxInfrastructureRestarts": 2, "slowRank": "Migrate"}
 
 
-def play(acts: list[str], kills: list[int]) -> World:
+REPLACES = {"inPlace": "Auto"}
+"""With it, lost pods are made anew one by one."""
+
+
+def play(acts: list[str], kills: list[int], **recovery: object) -> World:
     """A world in which all that happened, with the operator killed now and then; every write is checked by World."""
-    wanted = spec(recovery=BUDGETS, scheduling={"placementTimeoutSeconds": 600})
+    wanted = spec(recovery=BUDGETS | recovery, scheduling={"placementTimeoutSeconds": 600})
     world = World(job=job(spec=wanted), may_cordon=True, pool=Pool(size=20, schedulable=20))
     for number, act in enumerate(acts):
         if world.job.status.completion_time is None:
@@ -167,12 +193,12 @@ def play(acts: list[str], kills: list[int]) -> World:
 
 
 @settings(max_examples=400, deadline=None)
-@given(acts=ACTS, kills=st.lists(st.integers(1, 6), max_size=16))
+@given(acts=ACTS, kills=st.lists(st.integers(1, 6), max_size=16), in_place=st.sampled_from(["Auto", "Never"]))
 def test_whatever_happens_attempts_rise_gangs_never_overlap_and_ends_are_clean(
-    acts: list[str], kills: list[int]
+    acts: list[str], kills: list[int], in_place: str
 ) -> None:
     # The checks stand in World, after every single write.
-    world = play(acts, kills)
+    world = play(acts, kills, inPlace=in_place)
     status = world.job.status
     assert status.attempt <= len(acts) + 1, "every attempt has its cause"
     moves = [one.start_time for one in status.attempts if one.reason == "SlowRank" and one.start_time]
@@ -196,10 +222,41 @@ def test_rounds_are_booked_once_and_bounded_by_the_budgets_of_attempts(acts: lis
     assert max(status.restarts.application, status.restarts.infrastructure) <= 2, "budgets bound rounds and attempts"
 
 
+LOSSES = ["a pod is killed", "rank 0 is killed", "vanish", "lose a node", "a GPU breaks"]
+COMES_UP = ["start", "step", "wait"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    acts=st.lists(st.sampled_from([*LOSSES, *LOSSES, *ROUNDS, *OTHERS, "start", "the gang is whole"]), max_size=12),
+    kills=st.lists(st.integers(1, 6), max_size=15),
+)
+def test_lost_pods_are_replaced_at_the_cost_of_one_start_each_and_each_replacement_ends(
+    acts: list[str], kills: list[int]
+) -> None:
+    # Never two living pods of one rank, and numbers that only grow: World looks after every single write.
+    world = play([*COMES_UP, *acts], kills, **REPLACES)
+    status = world.job.status
+    lost = sum(act not in COMES_UP for act in acts)
+    ended = sum(len(ends) for ends in world.ended.values())
+    charged = status.restarts.application + status.restarts.infrastructure
+    assert charged <= lost + ended, "nothing is charged that did not happen"
+    assert max(status.restarts.application, status.restarts.infrastructure) <= 2, "budgets bound replacements too"
+    world.progress = None
+    world.nodes = {name: Node(name=name, boot_id="9") for name in world.nodes}
+    for _ in range(4):
+        world.start_all()
+        wait(world, 361)
+        world.settle()
+    assert world.job.status.recovery.stage != "Replace", "a standby that nobody ends"
+
+
 @settings(max_examples=200, deadline=None)
-@given(acts=ACTS, kills=st.lists(st.integers(1, 6), max_size=16))
-def test_from_any_state_a_job_that_is_left_in_peace_reaches_its_end(acts: list[str], kills: list[int]) -> None:
-    world = play(acts, kills)
+@given(acts=ACTS, kills=st.lists(st.integers(1, 6), max_size=16), in_place=st.sampled_from(["Auto", "Never"]))
+def test_from_any_state_a_job_that_is_left_in_peace_reaches_its_end(
+    acts: list[str], kills: list[int], in_place: str
+) -> None:
+    world = play(acts, kills, inPlace=in_place)
     wish(world, suspend=False)
     world.hindrance, world.progress = "", None
     for _ in range(12):
@@ -286,6 +343,37 @@ def round_hung(world: World) -> None:
     ranks_fail(world, 83)
 
 
+def made_a_step(world: World) -> None:
+    if world.job.status.recovery.stage == "FirstStep":
+        world.step(5)
+
+
+def pod_killed(world: World) -> None:
+    if incarnation(world.job.status) == 1:
+        kill_pod(world, 1)
+
+
+def leader_killed(world: World) -> None:
+    if incarnation(world.job.status) == 1:
+        kill_pod(world, 0)
+
+
+def pods_node_lost(world: World) -> None:
+    if incarnation(world.job.status) == 1 and not world.nodes:
+        world.progress = None
+        lose_node(world)
+
+
+def whole(world: World) -> None:
+    world.kubelets()
+    world.start_all()
+    if not world.ended:
+        lead_on(world)
+
+
+IN_PLACE: dict[str, object] = {"recovery": {"inPlace": "Auto"}}
+TRAINS = (started, made_a_step)
+
 SCENARIOS: dict[str, tuple[dict[str, object], tuple[Step, ...]]] = {
     "start and success": ({}, (started, succeeded)),
     "crash": ({}, (started, crashed, waited, started, succeeded)),
@@ -296,6 +384,10 @@ SCENARIOS: dict[str, tuple[dict[str, object], tuple[Step, ...]]] = {
     "slow rank": ({"recovery": {"slowRank": "Migrate"}}, (started, slowed, waited, started, succeeded)),
     "suspend and resume": ({}, (started, suspended, waited, resumed, started, succeeded)),
     "suspended in a recovery": ({}, (started, crashed, suspended, waited, resumed, started, succeeded)),
+    "replaced pod": (IN_PLACE, (*TRAINS, pod_killed, whole, succeeded)),
+    "replaced leader": (IN_PLACE, (*TRAINS, leader_killed, whole, succeeded)),
+    "replaced on another node": (IN_PLACE, (*TRAINS, pods_node_lost, whole, succeeded, waited)),
+    "replaced in vain": (IN_PLACE, (*TRAINS, pod_killed, *[waited] * 7, started, succeeded)),
     "deadline": ({"activeDeadlineSeconds": 60}, (started, waited, waited)),
     "retention": ({"ttlSecondsAfterFinished": 300}, (started, succeeded, retired)),
 }
@@ -357,6 +449,10 @@ def test_the_scenarios_end_as_their_names_say() -> None:
         "slow rank": ("Succeeded", 2),
         "suspend and resume": ("Succeeded", 2),
         "suspended in a recovery": ("Succeeded", 3),
+        "replaced pod": ("Succeeded", 1),
+        "replaced leader": ("Succeeded", 1),
+        "replaced on another node": ("Succeeded", 1),
+        "replaced in vain": ("Succeeded", 2),
         "deadline": ("Failed", 1),
         "retention": ("Succeeded", 1),
     }

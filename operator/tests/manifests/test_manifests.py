@@ -146,7 +146,18 @@ def test_a_reserved_variable_cannot_be_set_by_a_job(name: str) -> None:
     with pytest.raises(ValidationError, match="this variable is set by Oarlock"):
         spec(pod={"env": [{"name": name, "value": "x"}]})
     of_agent = gang_environment(nodes=2, gpus_per_node=1, address="a", port=1)
-    assert name in {*environment(made()), *of_agent, Variable.CONFIG}, "what is reserved is set, or has its place"
+    of_pods = {*environment(made()), *environment(made(incarnation=2))}
+    assert name in {*of_pods, *of_agent, Variable.CONFIG}, "what is reserved is set, or has its place"
+
+
+def test_a_pod_that_is_made_anew_says_so_and_keeps_its_hostname() -> None:
+    first, second = made(rank=3), made(rank=3, incarnation=2)
+    assert (first["metadata"]["name"], second["metadata"]["name"]) == ("flux-1-3", "flux-1-3-i2")
+    assert first["spec"]["hostname"] == second["spec"]["hostname"] == "flux-3"
+    assert second["metadata"]["labels"] == {**first["metadata"]["labels"], "oarlock.dev/incarnation": "2"}
+    new = {"OARLOCK_INCARNATION": "2", "OARLOCK_FOLLOWS_THE_DEAD": "1", "OARLOCK_REPLACES_PODS": "1"}
+    assert environment(second) == {**environment(first), **new}
+    assert second["metadata"]["annotations"]["oarlock.dev/made-from"] == "hash"
 
 
 def test_a_job_s_own_variables_come_after_the_contract_s_and_envfrom_cannot_outrank_them() -> None:

@@ -102,3 +102,29 @@ async def test_pods_that_are_listed_cost_no_look() -> None:
     api = training()
     await reconciler(api).reconcile(KEY, waited=0.0)
     assert not [path for verb, path in api.requests if verb == "GET" and path.startswith(PODS)]
+
+
+async def test_a_pod_that_was_made_anew_is_looked_for_by_the_names_that_it_may_have() -> None:
+    api = training()
+    api.objects[PATH]["status"]["attempts"][0]["incarnation"] = 2
+    new = running(1)
+    new["metadata"] |= {"name": "flux-1-1-i2", "labels": {}}
+    del api.objects[f"{PODS}/flux-1-1"]
+    api.objects[f"{PODS}/flux-1-1-i2"] = new
+    for _ in range(2):
+        await reconciler(api).reconcile(KEY, waited=0.0)
+    assert attempt_of(api) == 1
+    assert api.objects[PATH]["status"]["ranks"]["created"] == 2
+
+
+async def test_the_pod_whose_place_is_taken_does_not_stand_for_the_new_one() -> None:
+    api = training()
+    replacing = {"rank": 1, "incarnation": 2, "time": START.isoformat()}
+    api.objects[PATH]["status"]["recovery"] = {"stage": "Replace", "replacing": [replacing]}
+    new = running(1)
+    new["metadata"] |= {"name": "flux-1-1-i2", "uid": "pod-2", "labels": {}}
+    api.objects[f"{PODS}/flux-1-1-i2"] = new
+    await reconciler(api).reconcile(KEY, waited=0.0)
+    assert [path for verb, path in api.requests if (verb, path[: len(PODS)]) == ("GET", PODS)] == [
+        f"{PODS}/flux-1-1-i2"
+    ]

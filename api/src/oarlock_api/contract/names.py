@@ -30,6 +30,8 @@ JOB_FILE_ANNOTATION = f"{GROUP}/job"
 """Annotation of every pod that holds its attempt's job.json, which the downward API makes a file of."""
 AVOIDED_ANNOTATION = f"{GROUP}/avoided"
 """Annotation of a pod: avoided nodes that it was made to keep off, with commas. Its affinity may name others, too."""
+MADE_FROM_ANNOTATION = f"{GROUP}/made-from"
+"""Annotation of a pod whose gang may have single pods made anew: a hash of all that its pods are made from."""
 
 ARGO_WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 """Copied from the job to its pods, so that Argo's own tools find them."""

@@ -49,11 +49,16 @@ class Cause(StrEnum):
     ACCEPTED = "Accepted", Part.WELL, "the operator understands the job and works on it"
     STARTING = "Starting", Part.WELL, "pods, checks before the start, the model: the first step is on its way"
     TRAINING = "Training", Part.WELL, "the gang makes steps"
-    TRAINING_AGAIN = "TrainingAgain", Part.WELL, "a later attempt made its first step"
+    TRAINING_AGAIN = "TrainingAgain", Part.WELL, "a later attempt, or one with a new pod, made its first step"
     RANKS_RESTARTED = (
         "RanksRestarted",
         Part.WELL,
         "a fault ended a round: the ranks started anew inside their living pods",
+    )
+    POD_REPLACED = (
+        "PodReplaced",
+        Part.WELL,
+        "a lost pod is made anew by itself, and the others of its attempt stand by",
     )
     RESUMED_FROM_CHECKPOINT = "ResumedFromCheckpoint", Part.WELL, "it went on from a checkpoint that the output held"
     RESUMED = "Resumed", Part.WELL, "the first attempt after a suspension"

@@ -17,6 +17,8 @@ from oarlock.story import Evidence, Round, Trouble
 from oarlock_api.contract.exit_codes import failure_class
 from oarlock_api.contract.wire import integer, number, text
 
+REPLACE_POD = "ReplacePod"
+"""The API's Rung; its models are not imported here."""
 MOST = 100
 """Of one attempt: the newest."""
 
@@ -50,6 +52,7 @@ def rounds(
                 resumed_from_step=step,
                 lost_steps=_first(row.get("lostSteps"), lost),
                 down_seconds=number(resumed.get("downSeconds")) if down is None else down,
+                replaced=row.get("rung") == REPLACE_POD,
             )
         )
     return tuple(found)
@@ -60,7 +63,8 @@ def went_on(one: Round) -> str:
     where = f" from step {one.resumed_from_step:,}" if one.resumed_from_step is not None else ""
     lost = [_steps(one.lost_steps)] if one.lost_steps else []
     lost += [f"{one.down_seconds:.1f} s"] if one.down_seconds is not None else []
-    return f"ranks started anew in their pods{where}" + (f": {' and '.join(lost)} lost" if lost else "")
+    how = "its pod was made anew, and all ranks started" if one.replaced else "ranks started anew in their pods"
+    return how + where + (f": {' and '.join(lost)} lost" if lost else "")
 
 
 def _steps(count: int) -> str:
@@ -105,7 +109,7 @@ def _trouble(
         node=node,
         fault_class=kind.value,
         exit_code=code,
-        action="ranks started again in their pods",
+        action="its pod was made anew" if told.get("rung") == REPLACE_POD else "ranks started again in their pods",
         evidence=(Evidence(source=source, text=said, time=time),) if said else (),
         next=advice(cause, job=job, nodes=(node,), attempt=attempt),
     )

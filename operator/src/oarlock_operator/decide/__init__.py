@@ -8,6 +8,7 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   deadlines  the job's time, the time to come up, the time to find room
   suspend    a gang that shall not run saves and leaves, and starts again when it may
   rounds     ranks that started anew in living pods are booked, as an attempt would be
+  replace    a lost pod is made anew by itself, where the others of its gang can wait for it
   recover    a fault in the current attempt: the next attempt's number and reason are written down
   drain      pods of other attempts stop before anything new starts
   claim      the output and the names are this job's alone, or it waits, or it ends
@@ -40,6 +41,7 @@ from oarlock_operator.decide import (
     migrate,
     recover,
     repeated_gpu_faults,
+    replace,
     requests,
     reschedule,
     retention,
@@ -65,6 +67,7 @@ POLICIES: tuple[Policy, ...] = (
     deadlines.deadlines,
     suspend.suspend,
     rounds.rounds,
+    replace.replace,
     recover.recover,
     drain.drain,
     claim.claim,

@@ -110,7 +110,8 @@ def _places(o: Observation, known: Attempt, created: datetime) -> list[datetime]
         created + timedelta(seconds=queue.seconds_with_pods(known)),
     )
     seen = {pod.rank: pod for pod in o.of_attempt(known.number) if pod.scheduled}
-    told = {rank: pod.placed_at for rank, pod in seen.items()}
+    # A rank whose pod was made anew held GPUs before that one.
+    told = {rank: pod.placed_at for rank, pod in seen.items() if pod.incarnation == 1}
     return [
         min(max(told.get(rank) or since, created), o.now)
         for rank in range(known.node_count or 0)

@@ -2,19 +2,26 @@
 
 Two witnesses must agree: /status has not answered this process for three times the time that a hang may take, and the
 kubelet's own probe of the same agent fails as well. A silence that only the operator hears is its own network's trouble.
+
+Where lost pods are replaced one by one, rank 0's agent says which one it has lost: the gang does not train without it.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.status import PodStatus
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.faults.classify import Budget, Fault
+from oarlock_operator.faults.classify import Avoid, Budget, Fault
 from oarlock_operator.model.observation import Observation, Pod
 from oarlock_operator.model.reasons import Reason
 
 SHORTEST_SECONDS, STEPS = 60.0, 5.0
 """A hang is no step for max(60 s, 5 slow steps): the agent's own measure, of which the operator knows the mean only."""
 PATIENCE = 3.0
+LOST_SECONDS = 5.0
+"""How long a pod that rank 0's agent has lost may take to say itself how it ends."""
 
 
 def allowance(o: Observation, draft: Draft) -> float:
@@ -31,6 +38,36 @@ def silent_agents(o: Observation, draft: Draft) -> list[Fault]:
     patience = allowance(o, draft)
     pods = [pod for pod in o.of_attempt(draft.status.attempt) if not pod.ready and not pod.stopped]
     return [_fault(pod, silence) for pod in pods if (silence := o.silent.get(pod.uid, 0.0)) >= patience]
+
+
+def lost_pods(o: Observation, draft: Draft) -> list[Fault]:
+    """Faults of pods that rank 0's agent has lost, and that say nothing themselves: one that ends soon tells more."""
+    news, number = o.progress, draft.status.attempt
+    if news is None or news.attempt != number or not news.lost:
+        return []
+    pods = {pod.rank: pod for pod in o.of_attempt(number)}
+    faults = []
+    for told in news.lost:
+        pod = pods.get(told.rank)
+        if pod is None or pod.rank == 0 or pod.incarnation != told.incarnation or pod.stopped or pod.deleting:
+            continue
+        if (left := LOST_SECONDS - _lost_for(news, told.rank)) > 0:
+            draft.again(left)
+            continue
+        message = f"rank 0's agent has lost pod {pod.name} on {pod.node}: {told.why}"
+        budget, avoid = Budget.INFRASTRUCTURE, Avoid.RATHER
+        faults.append(Fault(pod, FailureClass.PEER_LOST, Reason.AGENT_SILENT, message, budget, avoid))
+    return faults
+
+
+def _lost_for(news: PodStatus, rank: int) -> float:
+    """Seconds since the round ended for it, both by the leader's clock; where that is not told it is long ago."""
+    ends = [end.ended_at for end in news.rounds if end.lost_pod and end.rank == rank]
+    try:
+        since = datetime.fromisoformat(news.heartbeat_at) - datetime.fromisoformat(ends[-1])
+    except (IndexError, TypeError, ValueError):
+        return LOST_SECONDS
+    return since.total_seconds()
 
 
 def _fault(pod: Pod, silence: float) -> Fault:

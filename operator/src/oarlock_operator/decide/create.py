@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from oarlock_api.contract.kept_spec import settings
 from oarlock_api.contract.names import service_name
 from oarlock_api.history import RecoveryStage
-from oarlock_operator import schedulers
-from oarlock_operator.decide import attempt, queue
+from oarlock_operator.decide import attempt, making, queue
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.manifests.config import job_file
-from oarlock_operator.manifests.gang_key import gang_key
-from oarlock_operator.manifests.history import notes
-from oarlock_operator.manifests.network_policy import network_policy
-from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import needs_service, selector, service
 from oarlock_operator.model.observation import Observation, absent
-from oarlock_operator.model.plan import CreateGroup, CreatePods, CreateService, SelectAttempt
+from oarlock_operator.model.plan import CreateGroup, CreateService, SelectAttempt
 from oarlock_operator.model.reasons import Reason
-from oarlock_operator.schedulers.system import GangRequest
 
 LOOK_AGAIN_SECONDS = 2.0
 
@@ -68,40 +60,10 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
         draft.act(CreateService(service(o.job, number)))
     elif o.service is not None and o.service.attempt != number:
         draft.act(SelectAttempt(service_name(o.job.name), o.service.uid, selector(o.job, number)))
-    image = (draft.status.resolved.image if draft.status.resolved else None) or o.defaults.trainer_image
-    avoided = draft.status.avoided_nodes
-    told = job_file(o.job, o.spec, number).to_json()
-    history = notes(draft.status, uid=o.job.uid, image=image).to_json()
-    kept = settings(o.spec.to_manifest())
-    request = GangRequest(job=o.job, spec=o.spec, attempt=number, systems=o.systems)
-    grouping = schedulers.grouping(request, draft.status.resolved)
-    if grouping.group:
-        draft.act(CreateGroup(grouping.group))
-    key = gang_key(o.job, o.defaults.keys, nodes=o.spec.nodes)
-    policy = network_policy(o.job, o.spec, status_from=o.defaults.status_from)
-    draft.act(
-        CreatePods(
-            tuple(
-                pod_manifest(
-                    o.job,
-                    o.spec,
-                    attempt=number,
-                    rank=rank,
-                    image=image,
-                    told=told,
-                    agent_image=o.defaults.trainer_image,
-                    cluster_id=o.defaults.cluster_id,
-                    history=history,
-                    settings=kept,
-                    key_secret=key["metadata"]["name"] if key else "",
-                    avoided=avoided,
-                    grouping=grouping,
-                )
-                for rank in missing
-            ),
-            beside=tuple(one for one in (key, policy) if one),
-        )
-    )
+    made = making.maker(o, draft)
+    if made.group:
+        draft.act(CreateGroup(made.group))
+    draft.act(making.pods(o, draft, made, [making.Wanted(rank=rank) for rank in missing]))
 
 
 def _begin(o: Observation, draft: Draft) -> None:

@@ -33,7 +33,7 @@ class Draft:
 
     def stage(self, name: str | None, now: datetime | None) -> None:
         """Enter a stage of the start, or leave the last one."""
-        recovery = self.status.recovery.model_copy(update={"stage": name, "stage_start_time": now})
+        recovery = self.status.recovery.model_copy(update={"stage": name, "stage_start_time": now, "replacing": ()})
         self.set(recovery=recovery)
 
     def act(self, action: Action) -> None:

@@ -72,7 +72,8 @@ def succeed(o: Observation, draft: Draft) -> bool:
         return False
     if len(pods) < o.spec.nodes or not all(pod.succeeded for pod in pods):
         return False
-    if others := [pod for pod in o.of_other_attempts(draft.status.attempt) if not pod.stopped]:
+    left = (*o.of_other_attempts(draft.status.attempt), *o.superseded(draft.status.attempt))
+    if others := [pod for pod in left if not pod.stopped]:
         delete(draft, others, grace_seconds=o.spec.recovery.fault_grace_period_seconds)
         names = ", ".join(f"{pod.name} on {pod.node}" for pod in others[:8])
         draft.set(reason=Reason.STOPPING, message=f"every rank ended well; these pods still stop: {names}")

@@ -88,7 +88,8 @@ def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:
             draft.tell(reason, f"{len(stuck)} of {len(pods)} pods wait: {message}", warning=True)
         draft.set(reason=reason, message=message)
     elif draft.status.recovery.stage and draft.status.reason not in _STEADY:
-        draft.set(reason=draft.attempt(draft.status.attempt).reason or Reason.STARTING, message=None)
+        why = next((one.reason for one in draft.status.recovery.replacing), None)
+        draft.set(reason=why or draft.attempt(draft.status.attempt).reason or Reason.STARTING, message=None)
 
 
 def _leave(o: Observation, draft: Draft, stage: str, following: RecoveryStage) -> None:

@@ -15,7 +15,7 @@ from oarlock_api.contract.names import pod_name
 from oarlock_api.history import AttemptFault, LastFault, RecoveryStage, RestartCounts
 from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, avoid, cordon, image, repeated_gpu_faults
-from oarlock_operator.decide.backstop import silent_agents
+from oarlock_operator.decide.backstop import lost_pods, silent_agents
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, backoff_seconds
 from oarlock_operator.decide.charge import began_with, charge, ran_since_its_start
 from oarlock_operator.decide.draft import Draft, milliseconds_since
@@ -44,11 +44,15 @@ def recover(o: Observation, draft: Draft) -> bool:
     heard = all(pod.stopped for pod in o.of_attempt(draft.status.attempt))
     found = judge(o, draft, draft.status.attempt, faults, heard=heard)
     cause = found.cause
+    if draft.status.recovery.stage == RecoveryStage.REPLACE and cause.victim and cause.budget is not Budget.NONE:
+        # They waited long enough for a pod whose loss was charged when it was to be replaced.
+        begin_next(o, draft, found, draft.status.restarts)
+        return False
     counts = charge(
         o,
         draft,
         cause,
-        progressed=_progressed(o, draft),
+        progressed=progressed(o, draft),
         worked=_ranks_started(draft),
         asked_to_go=_is_asked_to_go(o, draft),
     )
@@ -78,13 +82,14 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
         if (fault := classify(pod, overdue=overdue(o, pod), node_lost=o.on_lost_node(pod))) is not None
     ]
     if draft.attempt(number).created_time is not None:
-        here = {pod.rank for pod in pods}
+        # A pod that is made anew is missed by nobody.
+        here = {pod.rank for pod in pods} | {one.rank for one in draft.status.recovery.replacing}
         faults += [
             missing(pod_name(o.job.name, number, rank), number, rank)
             for rank in range(o.spec.nodes)
             if rank not in here
         ]
-    faults += silent_agents(o, draft)
+    faults += [*silent_agents(o, draft), *lost_pods(o, draft)]
     # What only warns is no cause of what broke, and a gang that broke cannot save.
     return faults or _warnings(o, draft, pods)
 
@@ -114,10 +119,18 @@ def _preempted(pod: Pod, message: str) -> Pod:
 
 
 def judge(o: Observation, draft: Draft, number: int, faults: list[Fault], *, heard: bool) -> Attribution:
-    """What the faults of attempt `number` come to: strikes, blame and cause are written down. May be repeated.
+    """What the faults that end attempt `number` come to: strikes, blame and cause are written down. May be repeated.
 
     `heard`: all of its pods have had their say.
     """
+    found = weigh(o, draft, number, faults, heard=heard)
+    if draft.status.last_fault:
+        draft.record(number, fault=_kept(draft.status.last_fault))
+    return found
+
+
+def weigh(o: Observation, draft: Draft, number: int, faults: list[Fault], *, heard: bool) -> Attribution:
+    """The same for faults that may leave the attempt as it is."""
     rules = o.spec.recovery.rules
     faults = [image.blame_the_node(o, draft, number, fault) for fault in faults]
     faults = [fault if fault.victim else ruled(fault, rules) for fault in faults]
@@ -127,9 +140,7 @@ def judge(o: Observation, draft: Draft, number: int, faults: list[Fault], *, hea
     found = attribute(faults)
     if found.cause.victim:
         found = replace(found, cause=ruled(found.cause, rules))
-    last = last_fault(o, found)
-    draft.set(last_fault=last)
-    draft.record(number, fault=_kept(last))
+    draft.set(last_fault=last_fault(o, found))
     blame(o, draft, number, faults)
     return found
 
@@ -203,7 +214,7 @@ def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
     return since is not None and 0 <= since < SETTLE_SECONDS
 
 
-def _progressed(o: Observation, draft: Draft) -> bool:
+def progressed(o: Observation, draft: Draft) -> bool:
     """Whether this attempt made a valid checkpoint newer than the one that it, or its last round, began with.
 
     Of a trainer of the job's own it may not be known: one that ran for long has made some.

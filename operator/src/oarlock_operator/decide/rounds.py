@@ -10,6 +10,9 @@ Whether a round made progress is told by where the next one began: it is charged
 that books another end before. So the newest round without that step is the one that is not charged yet; where its attempt
 ends meanwhile, the attempt's end alone is charged.
 
+A round that ended because a pod was lost is booked and not charged: `replace`, or `recover`, charges the loss itself. A new
+leader knows of no round before its own first; the one that rank 0's pod was lost in is booked with that one's first step.
+
 Only rank 0's pod is believed, of this attempt, about its own job: more harm than ending itself it cannot do. That a driver
 spoke in another pod it is believed where both run the same program, and know each other by the gang's key.
 """
@@ -19,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.contract.status import PodStatus
-from oarlock_api.history import RecoveryStage, Round
+from oarlock_api.history import RecoveryStage, Round, Rung
 from oarlock_operator.decide import repeated_gpu_faults
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS
 from oarlock_operator.decide.charge import began_with, charge, last_round, ran_since_its_start
@@ -37,7 +41,7 @@ from oarlock_operator.model.observation import Ending, Observation, Pod
 from oarlock_operator.model.reasons import Reason
 
 KEPT = 10
-_RUNS = {None, RecoveryStage.START.value, RecoveryStage.FIRST_STEP.value}
+_RUNS = {None, RecoveryStage.START.value, RecoveryStage.FIRST_STEP.value, RecoveryStage.REPLACE.value}
 """Stages in which a gang may have rounds."""
 
 
@@ -52,7 +56,7 @@ def rounds(o: Observation, draft: Draft) -> bool:
         return True
     before = last_round(draft)
     booked = before.round if before else 0
-    new = [end for end in news.rounds if end.number > booked]
+    new = [end for end in (news.rounds or _lost_with_its_leader(draft, news)) if end.number > booked]
     if new:
         _book_untold(o, draft, new, booked)
     return any(_book(o, draft, end, news) for end in new)
@@ -63,6 +67,9 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
     if (uncharged := _uncharged(draft)) and _charge(o, draft, uncharged, news):
         return True
     number = draft.status.attempt
+    if end.lost_pod:
+        _book_lost_pod(o, draft, end, news)
+        return False
     fault = ruled(_fault(o, number, end), o.spec.recovery.rules)
     fault = repeated_gpu_faults.count_round(o, draft, number, fault, end)
     ended = min(detected_at(fault) or o.now, o.now)
@@ -96,10 +103,53 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
     return False
 
 
+def _book_lost_pod(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> None:
+    """Write down a round that ended for a lost pod, by what the operator knows of it, where it does."""
+    number = draft.status.attempt
+    known = next((one for one in draft.status.recovery.replacing if one.rank == end.rank), None)
+    fault, last = _fault(o, number, end), draft.status.last_fault
+    # By its time the last fault is known to be this round's, and no end of the attempt.
+    judged = last.time if known and last and last.rank == end.rank else None
+    one = Round(
+        attempt=number,
+        round=end.number,
+        rung=Rung.REPLACE_POD.value,
+        reason=(known.reason if known else None) or fault.reason,
+        node_name=(known.node_name if known else fault.pod.node) or None,
+        rank=end.rank,
+        exit_code=end.code,
+        message=fault.message[:1024],
+        ended_time=judged or min(detected_at(fault) or o.now, o.now),
+    )
+    draft.set(rounds=(*draft.status.rounds, one)[-KEPT:], round=end.number + 1)
+    _complete(o, draft, news)
+
+
+def _lost_with_its_leader(draft: Draft, news: PodStatus) -> tuple[RoundEnd, ...]:
+    """The round in which rank 0's pod was lost, once the new one tells with which step the next one began."""
+    lost = next((one for one in draft.status.recovery.replacing if one.rank == 0), None)
+    if lost is None or news.round <= 1 or news.resumed_from_step is None or news.figures.step is None:
+        return ()
+    progress = draft.status.progress
+    return (
+        RoundEnd(
+            number=news.round - 1,
+            ended_at=lost.time.isoformat() if lost.time else "",
+            rank=0,
+            code=ExitCode.PEER_LOST,
+            why="rank 0's pod was lost",
+            step=progress.step if progress else None,
+            resumed_step=news.resumed_from_step,
+            lost_pod=True,
+        ),
+    )
+
+
 def _uncharged(draft: Draft) -> Round | None:
     """The newest round, while it is not known where the next one begins."""
     newest = last_round(draft)
-    return newest if newest and newest.resumed_from_step is None else None
+    waits = newest is not None and newest.resumed_from_step is None and newest.rung != Rung.REPLACE_POD
+    return newest if waits else None
 
 
 def _charge(o: Observation, draft: Draft, one: Round, news: PodStatus) -> bool:
@@ -121,7 +171,8 @@ def _charge(o: Observation, draft: Draft, one: Round, news: PodStatus) -> bool:
 def _book_untold(o: Observation, draft: Draft, new: Sequence[RoundEnd], booked: int) -> None:
     """Rounds that ended while nobody listened, and are told no more: their number, charged as the oldest that is told."""
     untold = new[-1].number - booked - len(new)
-    if untold <= 0:
+    # A new leader does not know them, and what it cannot tell was charged with the loss of the one before.
+    if untold <= 0 or any(one.rank == 0 for one in draft.status.recovery.replacing):
         return
     budget = ruled(_fault(o, draft.status.attempt, new[0]), o.spec.recovery.rules).budget
     if budget is Budget.NONE:
@@ -206,7 +257,7 @@ def _action(fault: Fault) -> str:
 
 def _complete(o: Observation, draft: Draft, news: PodStatus) -> None:
     """Fill in what was not known yet of this attempt's rounds; each figure once, and with it the GPU time that it cost."""
-    told = {end.number: end for end in news.rounds}
+    told = {end.number: end for end in news.rounds or _lost_with_its_leader(draft, news)}
     number = draft.status.attempt
     filled = tuple(
         _filled(o, draft, one, end, news) if one.attempt == number and (end := told.get(one.round)) else one

@@ -69,7 +69,7 @@ def _phase(o: Observation, draft: Draft) -> str:
         return Phase.PENDING
     if stage in (None, RecoveryStage.QUEUE):
         return Phase.QUEUED if stage else Phase.RUNNING
-    if draft.attempt(status.attempt).reason not in STARTS:
+    if stage == RecoveryStage.REPLACE or draft.attempt(status.attempt).reason not in STARTS:
         return Phase.RECOVERING
     return Phase.RUNNING if stage == RecoveryStage.FIRST_STEP and _ranks_work(o, draft) else Phase.STARTING
 

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from oarlock_api.contract.environment import POD_IP, Variable, pod_environment
-from oarlock_api.contract.names import AVOIDED_ANNOTATION, JOB_FILE_ANNOTATION, Label, host_name, pod_name, service_name
+from oarlock_api.contract.names import (
+    AVOIDED_ANNOTATION,
+    JOB_FILE_ANNOTATION,
+    MADE_FROM_ANNOTATION,
+    Label,
+    host_name,
+    pod_name,
+    service_name,
+)
 from oarlock_api.contract.node_affinity import kept_off
 from oarlock_api.history import AvoidedNode
 from oarlock_api.pod_patch import TRAINER_CONTAINER
@@ -48,17 +56,28 @@ def pod(
     key_secret: str = "",
     avoided: Sequence[AvoidedNode] = (),
     grouping: Grouping | None = None,
+    incarnation: int = 1,
+    follows_the_dead: bool = False,
+    replaces_pods: bool = False,
+    made_from: str = "",
 ) -> dict[str, Any]:
     """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom.
 
     `told` is the attempt's job.json, `cluster_id` what the output's fence names the cluster by, `history` and `settings` what
     rank 0 is told to keep: of earlier attempts, and of the spec. `key_secret` is the Secret with the gang's key, `grouping`
     how a gang system knows the pod: not needed where only its shape counts.
+
+    Where lost pods are made anew one by one (`replaces_pods`), `made_from` tells which fit together, and `follows_the_dead`
+    that nothing of the pod before this `incarnation` runs any more.
     """
     scheduling = spec.scheduling
     grouping = grouping or Grouping(scheduler_name=scheduling.scheduler_name, near=scheduling.topology)
     told_by = {JOB_FILE_ANNOTATION: told} if told else {}
+    if made_from:
+        told_by[MADE_FROM_ANNOTATION] = made_from
     own_labels = {Label.ATTEMPT.value: str(attempt), Label.RANK.value: str(rank)}
+    if incarnation > 1:
+        own_labels[Label.INCARNATION.value] = str(incarnation)
     finished = _patched(
         spec,
         _pod_spec(
@@ -68,7 +87,8 @@ def pod(
             rank=rank,
             image=image,
             agent_image=agent_image,
-            variables=_told(rank=rank, cluster_id=cluster_id, history=history, settings=settings),
+            variables=_told(rank=rank, cluster_id=cluster_id, history=history, settings=settings)
+            | _of_replaced(incarnation, follows_the_dead=follows_the_dead, replaces_pods=replaces_pods),
             key_secret=key_secret,
             avoided=avoided,
             grouping=grouping,
@@ -81,7 +101,7 @@ def pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(job.name, attempt, rank),
+            "name": pod_name(job.name, attempt, rank, incarnation),
             "namespace": job.namespace,
             "labels": {**spec.pod.labels, **grouping.labels, **job_labels(job), **own_labels},
             "annotations": {**spec.pod.annotations, **grouping.annotations, **told_by},
@@ -195,6 +215,15 @@ def _told(*, rank: int, cluster_id: str, history: str, settings: str) -> dict[st
     """What an image of an earlier release would refuse in job.json, and passes over as a variable."""
     of_rank_0 = {Variable.HISTORY.value: history, Variable.SPEC.value: settings} if rank == 0 else {}
     return {name: value for name, value in ({Variable.CLUSTER.value: cluster_id} | of_rank_0).items() if value}
+
+
+def _of_replaced(incarnation: int, *, follows_the_dead: bool, replaces_pods: bool) -> dict[str, str]:
+    told = {
+        Variable.INCARNATION.value: str(incarnation) if incarnation > 1 else "",
+        Variable.FOLLOWS_THE_DEAD.value: "1" if follows_the_dead else "",
+        Variable.REPLACES_PODS.value: "1" if replaces_pods else "",
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def _environment(

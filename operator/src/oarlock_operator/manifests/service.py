@@ -15,9 +15,10 @@ from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.model.observation import Job
 
 
-def selector(job: Job, attempt: int) -> dict[str, str]:
-    """Rank 0 of one attempt: a name never has an old and a new address at once."""
-    return {Label.JOB_UID.value: job.uid, Label.ATTEMPT.value: str(attempt), Label.RANK.value: "0"}
+def selector(job: Job, attempt: int, incarnation: int = 1) -> dict[str, str]:
+    """Rank 0 of one attempt, and of those the one that was made last: a name never has an old and a new address at once."""
+    first = {Label.JOB_UID.value: job.uid, Label.ATTEMPT.value: str(attempt), Label.RANK.value: "0"}
+    return first if incarnation == 1 else first | {Label.INCARNATION.value: str(incarnation)}
 
 
 def needs_service(spec: TrainingJobSpec) -> bool:

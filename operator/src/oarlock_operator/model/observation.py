@@ -59,6 +59,8 @@ class Pod:
     uid: str
     attempt: int
     rank: int
+    incarnation: int = 1
+    """How often the pod of this rank was made within its attempt; one counter for all ranks."""
     node: str = ""
     address: str = ""
     scheduled: bool = False
@@ -92,6 +94,8 @@ class Pod:
     grouped: bool = False
     """Kueue has taken it, or the API server keeps its membership in a PodGroup."""
     program: Program = Program()
+    made_from: str = ""
+    """What it says that its gang's pods are made from; empty where lost ones are not made anew one by one."""
 
     @property
     def stopped(self) -> bool:
@@ -144,6 +148,8 @@ class ServiceSeen:
     ours: bool
     attempt: int
     leaving: bool = False
+    incarnation: int = 1
+    """Of rank 0's pod, as its selector names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,11 +279,18 @@ class Observation:
         return not node.exists or (not node.ready and (pod.tainted or not answers))
 
     def of_attempt(self, attempt: int) -> tuple[Pod, ...]:
-        """Pods of one attempt, by rank; one that is gone and came back under a new uid counts as the living one."""
-        chosen: dict[int, Pod] = {}
-        for pod in sorted((p for p in self.pods if p.attempt == attempt), key=lambda p: not p.gone):
-            chosen[pod.rank] = pod
-        return tuple(chosen[rank] for rank in sorted(chosen))
+        """Pods of one attempt, by rank: of each the newest that was made, and none that is to be replaced."""
+        return newest(self.pods, self.job.status, attempt)
+
+    def superseded(self, attempt: int) -> tuple[Pod, ...]:
+        """Pods of one attempt whose place a newer one has taken, or is to take."""
+        counts = {pod.rank: pod.incarnation for pod in self.of_attempt(attempt)}
+        wanted = _wanted(self.job.status, attempt)
+        return tuple(
+            pod
+            for pod in self.pods
+            if pod.attempt == attempt and pod.incarnation < max(counts.get(pod.rank, 0), wanted.get(pod.rank, 0))
+        )
 
     def maintenance(self, attempt: int) -> dict[str, Maintenance]:
         """Why nodes of an attempt's living pods are to be left, by node."""
@@ -291,6 +304,24 @@ class Observation:
     def of_other_attempts(self, attempt: int) -> tuple[Pod, ...]:
         """Pods that should not be there any more."""
         return tuple(pod for pod in self.pods if pod.attempt != attempt)
+
+
+def newest(pods: Iterable[Pod], status: TrainingJobStatus, attempt: int) -> tuple[Pod, ...]:
+    """Of an attempt's pods the newest incarnation of each rank that is not to be replaced, by rank.
+
+    One that is gone and came back under a new uid counts as the living one.
+    """
+    wanted = _wanted(status, attempt)
+    chosen: dict[int, Pod] = {}
+    for pod in sorted((p for p in pods if p.attempt == attempt), key=lambda p: (p.incarnation, not p.gone)):
+        if pod.incarnation >= wanted.get(pod.rank, 0):
+            chosen[pod.rank] = pod
+    return tuple(chosen[rank] for rank in sorted(chosen))
+
+
+def _wanted(status: TrainingJobStatus, attempt: int) -> dict[int, int]:
+    """Rank -> incarnation of the pods that are made anew in this attempt."""
+    return {one.rank: one.incarnation for one in status.recovery.replacing} if attempt == status.attempt else {}
 
 
 def by_rank(pods: Iterable[Pod]) -> dict[int, str]:

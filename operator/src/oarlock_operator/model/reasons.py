@@ -27,7 +27,10 @@ class Reason(StrEnum):
     STARTING = "Starting", "the first gang is being made"
     TRAINING = "Training", "the gang makes steps"
     RESUMED_FROM_CHECKPOINT = "ResumedFromCheckpoint", "the first attempt began with a checkpoint that the output held"
-    TRAINING_AGAIN = "TrainingAgain", "a later attempt made its first step; the Event says where and from which step"
+    TRAINING_AGAIN = (
+        "TrainingAgain",
+        "a later attempt, or one with a new pod, made its first step; the Event says where and from which step",
+    )
     WAITING_FOR_PREDECESSOR = (
         "WaitingForPredecessor",
         "a deleted job of the same name, or with the same output, still has pods or a Service",
@@ -153,6 +156,10 @@ class Reason(StrEnum):
     RANKS_RESTARTED = (
         "RanksRestarted",
         "a round ended, and all ranks start anew inside their living pods; the Event has the fault, status.rounds all of it",
+    )
+    POD_REPLACED = (
+        "PodReplaced",
+        "a lost pod is made anew by itself, and the others of its attempt stand by; status.recovery.replacing has which",
     )
     SAVED_ON_REQUEST = "SavedOnRequest", "the checkpoint that oarlock.dev/request asked for is there"
     STACKS_TAKEN = "StacksTaken", "the stacks that oarlock.dev/request asked for are in the pods' logs and the history"

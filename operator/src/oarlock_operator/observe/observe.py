@@ -33,6 +33,7 @@ from oarlock_operator.model.observation import (
     Pod,
     ServiceSeen,
     absent,
+    newest,
 )
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.nodes.troubled import TroubledNodes, read_nodes
@@ -98,7 +99,7 @@ async def observe(
         job=job,
         defaults=defaults,
         pods=everything,
-        service=around.service if around else None,
+        service=around.service if around else await _leaders_service(cluster, job),
         systems=systems,
         groups=groups,
         looked_around=around is not None,
@@ -115,7 +116,7 @@ async def observe(
         answering=await sources.progress.answering(job, doubtful, known),
         waited=waited,
         ended_seconds=memory.terminated.seconds_since_the_first(
-            pod.uid for pod in everything if pod.attempt == job.status.attempt and pod.stopped and not pod.succeeded
+            pod.uid for pod in newest(everything, job.status, job.status.attempt) if pod.stopped and not pod.succeeded
         ),
         hindrance=known.hindrance,
         refusal=known.refusal,
@@ -246,13 +247,20 @@ async def _service(cluster: Cluster, job: Job, spec: TrainingJobSpec) -> Service
     raw = await _found(cluster, f"/api/v1/namespaces/{job.namespace}/services/{service_name(job.name)}")
     if raw is None:
         return None
-    metadata = raw["metadata"]
+    metadata, selector = raw["metadata"], raw["spec"].get("selector") or {}
     return ServiceSeen(
         uid=metadata["uid"],
         ours=_owned(raw, job.uid),
-        attempt=_whole((raw["spec"].get("selector") or {}).get(Label.ATTEMPT)),
+        attempt=_whole(selector.get(Label.ATTEMPT)),
+        incarnation=_whole(selector.get(Label.INCARNATION), 1),
         leaving="deletionTimestamp" in metadata or _of_a_namesake(raw, job),
     )
+
+
+async def _leaders_service(cluster: Cluster, job: Job) -> ServiceSeen | None:
+    """The Service, where rank 0's pod is made anew: it is to name that one alone."""
+    replaced = any(one.rank == 0 for one in job.status.recovery.replacing)
+    return await _service(cluster, job, job.spec) if replaced and job.spec and not job.deleting else None
 
 
 def _of_a_namesake(raw: Json, job: Job) -> bool:

@@ -28,7 +28,7 @@ from oarlock_api.status import ConditionType
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster, read_at_most
 from oarlock_operator.model.job_memory import Heard, JobMemory
-from oarlock_operator.model.observation import Job, Pod
+from oarlock_operator.model.observation import Job, Pod, newest
 from oarlock_operator.model.reasons import UNMONITORED
 
 TIMEOUT_SECONDS = 2.0
@@ -139,7 +139,7 @@ class ProgressReader:
         decision must not wait for an answer. Silence counts from this process's own first question, so that a start of
         the operator accuses nobody.
         """
-        current = [pod for pod in pods if pod.attempt == job.status.attempt]
+        current = newest(pods, job.status, job.status.attempt)
         running = [pod for pod in current if pod.started]
         if not any(pod.rank == 0 for pod in running) or any(pod.stopped or pod.deleting for pod in current):
             return None, {}

@@ -209,6 +209,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         uid=metadata.uid,
         attempt=raw.number(Label.ATTEMPT),
         rank=raw.number(Label.RANK),
+        incarnation=raw.number(Label.INCARNATION) or 1,
         node=raw.spec.node_name or "",
         address=raw.status.pod_ip or "",
         scheduled=scheduled,
@@ -227,6 +228,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         keeps_off=metadata.annotations.avoided if metadata.annotations and not scheduled else frozenset(),
         grouped=raw.spec.scheduling_group is not None or MANAGED in (metadata.labels or {}),
         program=replace(raw.spec.program, own=metadata.annotations is None or metadata.annotations.own_program),
+        made_from=(metadata.annotations.made_from or "") if metadata.annotations else "",
         ending=_ending(raw, state.terminated),
         obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting)
         or _obstacle(Condition(), raw.bringing.waiting),

@@ -16,7 +16,7 @@ import msgspec
 
 from oarlock_api.contract.environment import POD_IP, RESERVED, RUN_DIRECTORY, SIMULATE_GPUS, TERMINATION_LOG, Variable
 from oarlock_api.contract.gang_key import KEY_FIELD
-from oarlock_api.contract.names import AVOIDED_ANNOTATION, JOB_FILE_ANNOTATION
+from oarlock_api.contract.names import AVOIDED_ANNOTATION, JOB_FILE_ANNOTATION, MADE_FROM_ANNOTATION
 from oarlock_api.contract.rounds import InPlace
 from oarlock_api.contract.secrets import is_secret_variable
 from oarlock_api.pod_patch import TRAINER_CONTAINER
@@ -73,7 +73,7 @@ _LOADING = ("PLUGIN", "CONF", "LIB", "MODULES", "PROFILER", "TRUST")
 
 
 class Annotations(msgspec.Struct, frozen=True):
-    """Of a pod's annotations only the nodes that it avoids, and of job.json two things.
+    """Of a pod's annotations only what it avoids and is made from, and of job.json two things.
 
     Whether it names a program of the job's own, and whether ranks start anew in the pod while it lives.
     """
@@ -86,6 +86,7 @@ class Annotations(msgspec.Struct, frozen=True):
     avoided_names: str | None = msgspec.field(default=None, name=AVOIDED_ANNOTATION)
     avoided: frozenset[str] = msgspec.field(default=frozenset(), name="avoided nodes")
     """Not of the wire."""
+    made_from: str | None = msgspec.field(default=None, name=MADE_FROM_ANNOTATION)
 
     def __post_init__(self) -> None:
         """Keep no more than that."""

@@ -54,15 +54,28 @@ def _unheard_of(job: Job, known: Sequence[RawPod]) -> list[Metadata]:
     over = job.deleting or status.completion_time is not None or status.recovery.stage in _ENDING
     if spec is None or over or not made:
         return []
-    here = {pod.number(Label.RANK) for pod in known if pod.number(Label.ATTEMPT) == status.attempt}
+    wanted = {one.rank: one.incarnation for one in status.recovery.replacing}
+    here = {
+        rank
+        for pod in known
+        if pod.number(Label.ATTEMPT) == status.attempt
+        and (pod.number(Label.INCARNATION) or 1) >= wanted.get(rank := pod.number(Label.RANK), 1)
+    }
+    most = max((one.incarnation for one in status.attempts if one.number == status.attempt), default=1)
     return [
-        Metadata(
-            name=pod_name(job.name, status.attempt, rank),
-            labels={Label.ATTEMPT.value: str(status.attempt), Label.RANK.value: str(rank)},
-        )
+        _expected(job, rank, incarnation)
         for rank in range(spec.nodes)
         if rank not in here
+        for incarnation in ((wanted[rank],) if rank in wanted else range(1, most + 1))
     ]
+
+
+def _expected(job: Job, rank: int, incarnation: int) -> Metadata:
+    attempt = job.status.attempt
+    labels = {Label.ATTEMPT.value: str(attempt), Label.RANK.value: str(rank)}
+    if incarnation > 1:
+        labels[Label.INCARNATION.value] = str(incarnation)
+    return Metadata(name=pod_name(job.name, attempt, rank, incarnation), labels=labels)
 
 
 async def _find(cluster: Cluster, job: Job, expected: Metadata) -> RawPod | None:

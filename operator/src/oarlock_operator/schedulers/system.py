@@ -70,6 +70,8 @@ class System:
     """Whether the operator makes the group itself, and so needs the right to."""
     scheduler: str | None = None
     queues: bool = False
+    replaces_pods: bool = False
+    """Whether a gang that it has placed takes a single new pod in: then a lost one is made anew by itself."""
     waits: Callable[[dict[str, Any]], str] = no_message
     let_in: Callable[[dict[str, Any]], datetime | None] = no_time
     ignored: str = ""

@@ -1,0 +1,427 @@
+"""A lost pod is made anew by itself while the others stand by: when, at what cost, and how it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from jobs import job, spec
+from made_pods import environment
+from worlds import World
+
+from oarlock_api.contract.figures import Figures
+from oarlock_api.contract.rounds import LostPod
+from oarlock_operator.model.observed_nodes import Node
+from oarlock_operator.model.plan import CreatePods, DeletePods, Event, Plan, SelectAttempt
+
+NODES = 4
+
+
+def gang(*, nodes: int = NODES, changes: dict[str, Any] | None = None, **recovery: object) -> World:
+    """A gang that trains, whose lost pods are made anew one by one."""
+    world = World(job=job(spec=spec(nodes=nodes, recovery={"inPlace": "Auto", **recovery}, **(changes or {}))))
+    world.running(step=20)
+    return world
+
+
+def kill(world: World, rank: int) -> None:
+    """The pod is killed with its agent: it says nothing."""
+    world.end(rank, 137, with_report=False)
+
+
+def cut_off(world: World, rank: int, *, unreachable: bool) -> str:
+    """The node of that pod is not heard from any more, or says itself that it is not ready."""
+    node = world.pod(rank).node
+    world.nodes[node] = Node(name=node, ready=False, unreachable=unreachable, boot_id="1")
+    return node
+
+
+def go_on(world: World, *ranks: int, resumed: int = 15) -> Plan:
+    """The new pods start, and their leader tells of the round's end and of the next one's first step."""
+    world.start_all()
+    for rank in ranks:
+        world.end_round(82, rank=rank, why="it was lost", step=20, resumed_step=resumed, lost_pod=True)
+    world.step(resumed + 1)
+    return world.one_pass()
+
+
+def states(world: World) -> tuple[int, str | None, list[tuple[int, int]]]:
+    recovery = world.job.status.recovery
+    return world.job.status.attempt, recovery.stage, [(one.rank, one.incarnation) for one in recovery.replacing]
+
+
+def living(world: World) -> list[str]:
+    return sorted(pod.name for pod in world.pods.values() if not pod.stopped and not pod.deleting)
+
+
+def warnings(plan: Plan) -> list[Event]:
+    return [event for event in plan.events if event.reason == "PodReplaced"]
+
+
+# What happens
+
+
+def test_a_lost_pod_alone_is_made_anew_in_one_pass_and_the_others_are_let_be() -> None:
+    world = gang()
+    kill(world, 2)
+    plan = world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2)])
+    assert living(world) == ["flux-1-0", "flux-1-1", "flux-1-2-i2", "flux-1-3"]
+    assert [type(action) for action in plan.actions] == [DeletePods, CreatePods]
+    assert "flux-1-2" not in world.pods, "what it had to say was heard"
+    (event,) = warnings(plan)
+    assert "Attempt 1 goes on with its pod made anew; 3 of 4 stand by." in event.message
+    (entry,) = world.job.status.recovery.replacing
+    assert (entry.node_name, entry.reason, entry.time) == ("node-2", "ProcessKilled", world.now)
+    assert world.job.status.phase == "Recovering"
+    fault = world.job.status.last_fault
+    assert fault is not None
+    assert (fault.rank, fault.action) == (2, "the pod was made anew")
+
+
+def test_each_pod_of_such_a_gang_says_so_and_the_new_one_that_nothing_of_the_old_one_runs() -> None:
+    world = gang()
+    kill(world, 2)
+    world.one_pass()
+    told = {name: environment(world.made[name]) for name in ("flux-1-1", "flux-1-2-i2")}
+    assert {env["OARLOCK_REPLACES_PODS"] for env in told.values()} == {"1"}
+    assert "OARLOCK_INCARNATION" not in told["flux-1-1"]
+    new = told["flux-1-2-i2"]
+    assert (new["OARLOCK_INCARNATION"], new["OARLOCK_FOLLOWS_THE_DEAD"]) == ("2", "1")
+
+
+def test_the_stage_ends_with_a_step_of_a_later_round_which_is_booked_and_not_charged_again() -> None:
+    world = gang()
+    kill(world, 2)
+    world.one_pass()
+    counts = world.job.status.restarts
+    assert (counts.application, counts.without_progress) == (1, 1)
+    world.start_all()
+    world.step(20)
+    world.one_pass()
+    assert states(world)[1] == "Replace", "that step was made before"
+    plan = go_on(world, 2)
+    status = world.job.status
+    assert states(world) == (1, None, [])
+    assert (status.phase, status.reason, status.round) == ("Running", "Training", 2)
+    (one,) = status.rounds
+    assert (one.rung, one.round, one.rank, one.reason) == ("ReplacePod", 1, 2, "ProcessKilled")
+    assert (one.resumed_from_step, one.lost_steps) == (15, 5)
+    assert status.last_fault is not None
+    assert one.ended_time == status.last_fault.time, "so the attempt is not taken for one that ended by it"
+    assert status.restarts == counts
+    assert status.restart_count == 0, "that counts attempts"
+    assert [event.reason for event in plan.events] == ["TrainingAgain"]
+    assert "flux-1-2-i2 on node-2" in plan.events[0].message
+
+
+def test_a_pod_on_a_lost_node_is_followed_at_once_by_one_that_is_not_told_that_it_is_dead() -> None:
+    world = gang()
+    node = cut_off(world, 1, unreachable=True)
+    world.one_pass()
+    assert "OARLOCK_FOLLOWS_THE_DEAD" not in environment(world.made["flux-1-1-i2"])
+    assert world.pods["flux-1-1"].deleting
+    assert [(one.name, one.strict) for one in world.job.status.avoided_nodes] == [(node, False)]
+    assert (world.job.status.restarts.infrastructure, world.job.status.restarts.without_progress) == (1, 0)
+
+
+def test_while_the_old_pod_may_be_stopped_by_its_kubelet_no_new_one_is_made() -> None:
+    world = gang()
+    node = cut_off(world, 1, unreachable=False)
+    world.settle()
+    assert states(world) == (1, "Replace", [(1, 2)])
+    assert "flux-1-1-i2" not in world.pods
+    world.nodes[node] = replace(world.nodes[node], unreachable=True)
+    world.settle()
+    assert "flux-1-1-i2" in world.pods
+
+
+def test_a_broken_gpu_s_node_is_avoided_by_the_new_pod_alone() -> None:
+    world = gang()
+    world.end(3, 80, xid=79)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(3, 2)])
+    assert [(one.name, one.strict) for one in world.job.status.avoided_nodes] == [("node-3", True)]
+    assert world.pod(3).keeps_off == {"node-3"}
+
+
+def test_two_that_are_lost_at_once_are_charged_once_and_numbered_by_one_counter() -> None:
+    world = gang()
+    kill(world, 1)
+    kill(world, 2)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2), (2, 3)])
+    assert world.job.status.restarts.application == 1
+
+
+def test_another_loss_meanwhile_is_taken_in_and_is_no_start_without_progress() -> None:
+    world = gang()
+    kill(world, 1)
+    world.one_pass()
+    cut_off(world, 3, unreachable=True)
+    world.settle()
+    assert states(world) == (1, "Replace", [(1, 2), (3, 3)])
+    counts = world.job.status.restarts
+    assert (counts.application, counts.infrastructure, counts.without_progress) == (1, 1, 1)
+    go_on(world, 1)
+    assert states(world) == (1, None, [])
+
+
+def test_a_new_pod_that_is_lost_itself_is_followed_by_a_greater_number() -> None:
+    world = gang()
+    kill(world, 1)
+    world.one_pass()
+    world.start_all()
+    del world.pods["flux-1-1-i2"]
+    world.pods["gone"] = replace(world.pod(0), name="flux-1-1-i2", uid="x", rank=1, incarnation=2, gone=True)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 3)])
+    assert "flux-1-1-i3" in world.pods
+
+
+def test_new_pods_that_are_always_lost_use_the_budget_up_though_a_checkpoint_was_made_before() -> None:
+    world = gang(maxInfrastructureRestarts=3)
+    world.step(20, saved=20)
+    world.now += timedelta(seconds=11)
+    world.one_pass()
+    world.progress = None
+    for _ in range(4):
+        world.start_all()
+        pod = world.pod(1)
+        world.nodes.clear()
+        world.pods[pod.name] = replace(pod, gone=True, node_lost=True)
+        world.one_pass()
+    assert world.job.status.reason == "InfrastructureRestartsExhausted"
+
+
+def test_losses_one_after_the_other_without_a_newer_checkpoint_end_the_job() -> None:
+    world = gang(maxRestartsWithoutProgress=2)
+    for _ in range(3):
+        pod = world.pod(2)
+        world.pods[pod.name] = replace(pod, gone=True)
+        world.progress = None
+        world.one_pass()
+        if world.job.status.recovery.stage == "Replace":
+            go_on(world, 2)
+    assert world.job.status.reason == "NoProgress"
+
+
+def test_a_pod_that_only_the_leader_misses_is_replaced_once_it_had_time_to_speak() -> None:
+    world = gang()
+    world.end_round(82, rank=3, why="silent for 5 s", lost_pod=True)
+    world.step(20)
+    lost = (LostPod(rank=3, incarnation=1, code=82, why="silent for 5 s"),)
+    assert world.progress is not None
+    world.progress = replace(world.progress, lost=lost, figures=Figures())
+    world.one_pass()
+    assert states(world) == (1, None, [])
+    world.now += timedelta(seconds=5)
+    world.progress = replace(world.progress, heartbeat_at=world.now.isoformat())
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(3, 2)])
+    assert world.job.status.reason == "AgentSilent"
+    assert world.pods["flux-1-3"].deleting
+    assert "flux-1-3-i2" not in world.pods, "it still runs"
+    world.kubelets()
+    world.one_pass()
+    assert "flux-1-3-i2" in world.pods
+    world.settle()
+    assert states(world) == (1, "Replace", [(3, 2)]), "the word was about the one before"
+
+
+def test_a_new_rank_0_is_the_one_that_the_service_names_and_its_first_step_books_the_round() -> None:
+    world = gang()
+    kill(world, 0)
+    plan = world.one_pass()
+    (chosen,) = [action.selector for action in plan.actions if isinstance(action, SelectAttempt)]
+    assert chosen["oarlock.dev/incarnation"] == "2"
+    world.start_all()
+    world.step(16, resumed=15)
+    assert world.progress is not None
+    world.progress = replace(world.progress, round=2)
+    world.one_pass()
+    assert states(world) == (1, None, [])
+    (one,) = world.job.status.rounds
+    assert (one.rung, one.round, one.rank, one.resumed_from_step, one.lost_steps) == ("ReplacePod", 1, 0, 15, 5)
+    assert world.job.status.restarts.application == 1
+    world.ended[1] = [replace(one, number=2) for one in ended_by_a_rank(world)]
+    world.step(16)
+    assert world.progress is not None
+    world.progress = replace(world.progress, round=3)
+    world.one_pass()
+    assert [(one.round, one.rung) for one in world.job.status.rounds] == [(1, "ReplacePod"), (2, "RestartRanks")]
+    assert world.job.status.restarts.application == 2, "no round is charged that nobody heard of"
+
+
+def ended_by_a_rank(world: World) -> list[Any]:
+    world.end_round(1, step=16, resumed_step=15)
+    return world.ended[1][-1:]
+
+
+# When all pods are made anew instead
+
+
+@pytest.mark.parametrize(
+    "code",
+    [1, 81, 82, 84, 86, 87],
+    ids=["program", "restart", "victim", "storage", "request", "preflight"],
+)
+def test_what_a_new_pod_would_not_mend_is_a_new_attempt(code: int) -> None:
+    world = gang()
+    world.end(2, code)
+    world.ended_seconds = 2.0
+    world.one_pass()
+    assert states(world)[:2] in [(2, "Drain"), (2, "Schedule")]
+
+
+@pytest.mark.parametrize("code", [85, 88])
+def test_what_no_start_mends_ends_the_job(code: int) -> None:
+    world = gang()
+    world.end(2, code)
+    world.one_pass()
+    assert (world.job.status.attempt, world.job.status.recovery.stage) == (1, "Stopping")
+
+
+def deleted_by_hand(world: World) -> None:
+    world.pods["flux-1-0"] = replace(world.pods["flux-1-0"], deleting=True, delete_by=world.now + timedelta(60))
+
+
+def all_lost(world: World) -> None:
+    for rank in range(NODES):
+        kill(world, rank)
+
+
+def settings_changed(world: World) -> None:
+    raw = world.job.spec.to_manifest() if world.job.spec else {}
+    world.job = replace(world.job, spec=spec(**{**raw, "recovery": {"inPlace": "Auto", "hangSeconds": 99}}))
+
+
+def operator_changed(world: World) -> None:
+    world.pods["flux-1-3"] = replace(world.pods["flux-1-3"], made_from="another release's")
+
+
+def lost_before(world: World) -> None:
+    counts = world.job.status.restarts.model_copy(update={"application": 1})
+    world.job = replace(world.job, status=world.job.status.model_copy(update={"restarts": counts}))
+
+
+def evicted(world: World) -> None:
+    world.pods["flux-1-2"] = replace(world.pods["flux-1-2"], disrupted="EvictionByEvictionAPI")
+
+
+@pytest.mark.parametrize(
+    "what",
+    [deleted_by_hand, all_lost, settings_changed, operator_changed, lost_before, evicted],
+    ids=lambda f: f.__name__,
+)
+def test_any_doubt_is_a_new_attempt(what: Any) -> None:
+    world = gang()
+    kill(world, 2)
+    what(world)
+    world.one_pass()
+    assert states(world)[0] == 2
+
+
+def test_more_than_eight_at_once_are_a_new_attempt() -> None:
+    world = gang(nodes=12)
+    for rank in range(1, 10):
+        kill(world, rank)
+    world.one_pass()
+    assert states(world)[0] == 2
+
+
+@pytest.mark.parametrize("recovery", [{}, {"inPlace": "Never"}])
+def test_by_default_nothing_is_replaced_and_no_pod_is_told_of_it(recovery: dict[str, object]) -> None:
+    world = World(job=job(spec=spec(nodes=NODES, recovery=recovery)))
+    world.running(step=20)
+    kill(world, 2)
+    world.one_pass()
+    assert states(world)[0] == 2
+    manifest = world.made["flux-1-1"]
+    assert "oarlock.dev/made-from" not in manifest["metadata"]["annotations"]
+    assert "OARLOCK_REPLACES_PODS" not in environment(manifest)
+
+
+# When it does not come to its end
+
+
+def test_who_waited_in_vain_and_left_is_a_new_attempt_at_no_further_cost() -> None:
+    world = gang()
+    kill(world, 2)
+    world.one_pass()
+    counts = world.job.status.restarts
+    for rank in (0, 1, 3):
+        world.end(rank, 82)
+    world.ended_seconds = 2.0
+    world.settle()
+    world.kubelets()
+    world.settle()
+    assert states(world)[:2] == (2, "Schedule")
+    assert (world.job.status.restarts, world.job.status.restart_count) == (counts, 1)
+
+
+def test_a_standby_that_nobody_ends_is_ended_by_the_operator_at_no_further_cost() -> None:
+    world = gang(standbySeconds=30)
+    kill(world, 2)
+    world.one_pass()
+    counts = world.job.status.restarts
+    world.now += timedelta(seconds=90)
+    world.one_pass()
+    assert states(world)[:2] == (1, "Replace")
+    world.now += timedelta(seconds=1)
+    world.one_pass()
+    assert states(world)[:2] == (2, "Drain")
+    assert (world.job.status.restarts, world.job.status.restart_count) == (counts, 1)
+    assert world.job.status.attempts[-1].reason == "ProcessKilled"
+    assert "standbySeconds (30)" in (world.job.status.message or "")
+
+
+def test_an_old_pod_that_does_not_stop_is_not_waited_for_to_the_end() -> None:
+    world = gang()
+    cut_off(world, 1, unreachable=False)
+    world.one_pass()
+    world.now += timedelta(seconds=37)
+    world.settle()
+    assert states(world)[0] == 2
+
+
+@pytest.mark.parametrize("change", [{"inPlace": "Never"}, {"inPlace": "Auto", "hangSeconds": 99}])
+def test_a_change_meanwhile_that_new_pods_would_differ_by_is_a_new_attempt(change: dict[str, object]) -> None:
+    world = gang()
+    cut_off(world, 1, unreachable=False)
+    world.one_pass()
+    raw = world.job.spec.to_manifest() if world.job.spec else {}
+    world.job = replace(world.job, spec=spec(**{**raw, "recovery": change}))
+    world.kubelets()
+    world.pods.pop("flux-1-1")
+    world.one_pass()
+    assert states(world)[0] == 2
+
+
+def test_a_suspension_meanwhile_stops_the_new_pod_too() -> None:
+    world = gang()
+    kill(world, 2)
+    world.one_pass()
+    raw = world.job.spec.to_manifest() if world.job.spec else {}
+    world.job = replace(world.job, spec=spec(**{**raw, "suspend": True}))
+    world.settle()
+    world.kubelets()
+    world.settle()
+    assert (world.job.status.phase, states(world)[2]) == ("Suspended", [])
+    assert not living(world)
+
+
+def test_the_end_of_a_job_waits_for_a_pod_whose_place_was_taken() -> None:
+    world = gang()
+    cut_off(world, 1, unreachable=True)
+    world.one_pass()
+    go_on(world, 1)
+    for rank in range(NODES):
+        world.end(rank, 0)
+    world.one_pass()
+    assert world.job.status.completion_time is None
+    del world.pods["flux-1-1"]
+    world.settle()
+    assert world.job.status.phase == "Succeeded"
