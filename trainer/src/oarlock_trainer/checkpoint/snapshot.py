@@ -44,6 +44,7 @@ class Snapshot:
         self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
         self._device = device
         self._stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._pinned = False
         self._work = Background(self._prepare)
 
     @property
@@ -61,6 +62,15 @@ class Snapshot:
         """Until the copy is done. Raises what it failed with."""
         self._work.wait(None)
         self._work.result()
+
+    def close(self) -> None:
+        """Give the memory back, once nothing is copied any more: unpinned, and mapped and held open by nobody here."""
+        self._work.wait(None)
+        if self._pinned:
+            torch.cuda.cudart().cudaHostUnregister(self._bytes.data_ptr())  # type: ignore[no-untyped-call]
+        self._bytes = torch.empty(0, dtype=torch.uint8)
+        self._map.close()
+        os.close(self.descriptor)
 
     def _copy(self, parts: Sequence[TensorSlice], updated: Any) -> None:
         if self._stream is None:
@@ -87,7 +97,9 @@ class Snapshot:
             own_gpu.choose(self._device)
             cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
             # int: what it returns is an enumeration, of which every member is true, success among them.
-            if code := int(cudart.cudaHostRegister(address, len(self._map), 0)):
+            code = int(cudart.cudaHostRegister(address, len(self._map), 0))
+            self._pinned = code == 0
+            if code:
                 sys.stderr.write(
                     f"the memory of checkpoints could not be pinned (CUDA error {code}): copies into it are slower\n"
                 )

@@ -58,6 +58,21 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     assert again.updates == 3
 
 
+def held_by_this_process(folder: Path) -> list[str]:
+    """Descriptors and maps of what lies, or lay, in the folder."""
+    opened = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return [line for line in (*opened, *Path("/proc/self/maps").read_text().splitlines()) if str(folder) in line]
+
+
+def test_memory_that_is_given_back_is_free_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    memory = remember(folder)
+    step(memory, 5)
+    assert held_by_this_process(folder)
+    memory.close()
+    assert held_by_this_process(folder) == []
+
+
 def test_only_whoever_trains_can_read_it(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     step(remember(folder), 5)

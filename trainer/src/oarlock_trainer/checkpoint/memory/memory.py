@@ -211,6 +211,9 @@ class Memory:
         for work in (self._making, self._writing):
             if work:
                 work.wait(None)
-        self._making = self._writing = None
+        with suppress(OSError, RuntimeError, ValueError):  # it could not be made
+            for snapshot in self._making.result() if self._making else ():
+                snapshot.close()
+        self._making = self._writing = self._copying = None
         with suppress(OSError):  # the pod's end gives it back, too
             self._files.remove()
