@@ -69,24 +69,50 @@ def test_an_output_without_traces_is_refused_with_what_makes_them(
     assert "set spec.training.profile" in capsys.readouterr().err
 
 
+class Ranks:
+    """Two of them, as rank 1 sees them. `recorded`: whether rank 0 has a trace; None: as this one."""
+
+    device = torch.device("cpu")
+    rank_info = RankInfo(rank=1, world_size=2, local_rank=1, local_world_size=2)
+
+    def __init__(self, *, recorded: bool | None = None) -> None:
+        self.recorded = recorded
+        self.told: list[str] = []
+
+    def barrier(self) -> None:
+        self.told.append("barrier")
+
+    def gather(self, value: Any) -> list[Any]:
+        differs = self.recorded is not None and isinstance(value, bool)
+        return [self.recorded if differs else value, value]
+
+
+def profiler_of(output: Path, ranks: Ranks) -> Profiler:
+    """Of ranks that have done three steps, and record the next."""
+    job = SimpleNamespace(output=output, file=SimpleNamespace(attempt=1))
+    session: Any = SimpleNamespace(first=3, job=job, ranks=ranks)
+    return Profiler(Profile(after=0, steps=1), session)
+
+
+@pytest.mark.parametrize(("of_rank_0", "again"), [(True, False), (False, True)])
+def test_a_later_round_of_an_attempt_records_only_what_an_earlier_one_did_not_on_all_ranks(
+    tmp_path: Path, *, of_rank_0: bool, again: bool
+) -> None:
+    write(tmp_path, 1, base=0, ahead=0, starts=[1.0])
+    path = folder(tmp_path, 1) / "rank-1.trace.json.gz"
+    before = path.read_bytes()
+    profiler = profiler_of(tmp_path, Ranks(recorded=of_rank_0))
+    profiler.begin(3)
+    profiler.end(4, last=False)
+    assert (path.read_bytes() != before) is again
+    assert not list(path.parent.glob(".*")), "a trace that was written"
+
+
 def test_a_trace_that_takes_minutes_to_write_is_waited_for_by_all_and_no_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-
-    class Ranks:
-        device = torch.device("cpu")
-        rank_info = RankInfo(rank=1, world_size=2, local_rank=1, local_world_size=2)
-
-        def barrier(self) -> None:
-            told.append("barrier")
-
-        def gather(self, value: Any) -> list[Any]:
-            return [value, value]
-
-    job = SimpleNamespace(output=tmp_path, file=SimpleNamespace(attempt=1))
-    session: Any = SimpleNamespace(first=3, job=job, ranks=Ranks())
-    profiler = Profiler(Profile(after=0, steps=1), session)
+    ranks = Ranks()
+    told, profiler = ranks.told, profiler_of(tmp_path, ranks)
     profiler.begin(3)
     monkeypatch.setattr(channel, "send", lambda event, **_fields: told.append(event))
     del told[:]

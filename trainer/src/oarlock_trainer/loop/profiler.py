@@ -6,7 +6,8 @@
 
 Clocks of nodes differ. Before the first recorded step all ranks leave the same small exchange some times and note when:
 the median of the differences is a rank's offset, right within the time in which an exchange reaches all (about 0.1 ms).
-Nothing is recorded, and nothing costs, before and after the steps that were asked for.
+Nothing is recorded, and nothing costs, before and after the steps that were asked for. A later round of the attempt records
+only where an earlier one was cut off.
 """
 
 from __future__ import annotations
@@ -57,11 +58,14 @@ class Profiler:
         if step != self._from:
             return
         place, ranks = folder(self._session.job.output, self._session.job.file.attempt), self._session.ranks
-        with storage(f"making {place}"):
-            place.mkdir(parents=True, exist_ok=True)
         self._files = {
             end: place / f"rank-{ranks.rank_info.rank}.{end}" for end in (PROFILE_TRACE, MEMORY, PROFILE_CLOCK)
         }
+        with storage(f"making {place}"):
+            place.mkdir(parents=True, exist_ok=True)
+            recorded = self._files[PROFILE_TRACE].exists()
+        if all(ranks.gather(recorded)):
+            return
         write_json(self._files[PROFILE_CLOCK], {"rank": ranks.rank_info.rank, "aheadNanoseconds": ahead(ranks)})
         bring_back()  # torch's profiler asks its compiler for its settings
         activities = [torch.profiler.ProfilerActivity.CPU]
@@ -88,11 +92,14 @@ class Profiler:
             channel.send(channel.Event.NOTE, message=f"steps {self._from + 1} to {done} are recorded below {PROFILE}")
 
     def _write(self, recorded: Any) -> None:
-        with storage(f"writing {self._files[PROFILE_TRACE]}"):
-            recorded.export_chrome_trace(str(self._files[PROFILE_TRACE]))
+        path = self._files[PROFILE_TRACE]
+        with storage(f"writing {path}"):
             if self._session.ranks.device.type == "cuda":
                 torch.cuda.memory._dump_snapshot(str(self._files[MEMORY]))  # type: ignore[no-untyped-call]  # noqa: SLF001
                 torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001
+            whole_later = path.with_name(f".{path.name}")
+            recorded.export_chrome_trace(str(whole_later))
+            whole_later.replace(path)
 
 
 def ahead(ranks: RankGroup, rounds: int = _ROUNDS) -> int:
