@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from worlds import World, condition
 
+from oarlock_api.contract.figures import Figures
 from oarlock_operator.decide import decide
 from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import Node
@@ -37,6 +38,19 @@ def test_with_a_spare_the_gang_saves_and_moves_at_no_budgets_cost() -> None:
     world.kubelets()
     world.settle()
     assert sorted(world.pods) == ["flux-2-0", "flux-2-1"]
+
+
+def test_ranks_that_start_anew_in_their_pods_have_nothing_to_save_so_their_next_step_is_waited_for() -> None:
+    world = marked(CORDONED, spares=True)
+    world.step(20)
+    assert world.progress is not None
+    trains = world.progress
+    world.progress = replace(trains, figures=Figures())
+    world.one_pass()
+    assert world.job.status.attempt == 1
+    world.progress = trains
+    world.one_pass()
+    assert world.job.status.reason == "NodeMarked"
 
 
 @pytest.mark.parametrize(("mark", "strict"), [(CORDONED, False), (LABELLED, True)])

@@ -1,7 +1,8 @@
 """Migrate: a gang leaves nodes that somebody else marked for repair, as soon as others surely wait for it.
 
 Nothing is broken yet, so nobody hurries: without a spare the gang trains on and says so (condition Degraded), for a gang
-that waits in the queue does nothing at all. Its pods save before they leave, and no budget is charged.
+that waits in the queue does nothing at all. Its pods save before they leave, so ranks that start anew in them are waited for,
+and no budget is charged.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from oarlock_operator.model.observation import Observation
 from oarlock_operator.model.plan import Look
 from oarlock_operator.model.reasons import Reason
 
+LOOK_AGAIN_SECONDS = 2.0
+"""Between looks at a gang whose ranks start anew, and have made no step."""
+
 
 def migrate(o: Observation, draft: Draft) -> bool:
     """Write down the next attempt where the current one should move, and can; it is carried out by the next pass."""
@@ -28,6 +32,9 @@ def migrate(o: Observation, draft: Draft) -> bool:
         return False
     leaving = o.maintenance(status.attempt)
     if not leaving:
+        return False
+    if o.spec.training and o.progress and o.progress.figures.step is None:
+        draft.again(LOOK_AGAIN_SECONDS)
         return False
     if not o.spares:
         draft.looks.add(Look.SPARES)
