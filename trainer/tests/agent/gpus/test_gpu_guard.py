@@ -186,6 +186,18 @@ def test_what_a_driver_says_of_processes_that_were_killed_is_no_fault(guarded: G
     guarded.until(lambda: guarded.over, "a GPU that is lost ends the pod all the same")
 
 
+def test_a_warning_while_no_rank_runs_asks_the_next_ones_for_a_checkpoint(guarded: Guarded) -> None:
+    guarded.watched()
+    guarded.killed = True
+    guarded.gpus.set("1:xid=63")
+    guarded.until(lambda: guarded.health.state == "Hold", "it warns")
+    assert guarded.saves == 0
+    guarded.killed = False
+    next_round(guarded)
+    guarded.until(lambda: guarded.saves, "the next ranks are asked")
+    assert guarded.saves == 1
+
+
 def test_which_probes_have_warned_is_told_in_status(guarded: Guarded) -> None:
     guarded.watched()
     assert guarded.health.held == ()

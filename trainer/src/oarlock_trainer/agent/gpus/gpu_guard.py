@@ -63,6 +63,8 @@ class GpuGuard:
         self._save = save
         self._claims = claims
         self._saved_at = -math.inf
+        self._warned = False
+        """Whether ranks are to be asked for a checkpoint as soon as there are any."""
         self._waits_until: float | None = None
         self._fresh_until = -math.inf
         """Until then what ends processes ended those of the round before."""
@@ -107,11 +109,15 @@ class GpuGuard:
                 continue
             self._tell(symptom)
             if symptom.verdict is GpuVerdict.HOLD:
-                self._hold(symptom, now)
+                self._board.note(symptom.summary)
+                self._warned = True
             elif self._outcome.take_symptom(symptom):
                 self._health.open_circuit(symptom)
                 over = symptom.verdict is GpuVerdict.REPLACE_NODE
                 self._waits_until = now + ECHO_SECONDS
+        if self._warned and not killed and self._outcome.verdict is None:
+            self._warned = False
+            self._save_again(now)
         for claim in self._claims():
             self._hear(claim)
         if self._waits_until is None and self._outcome.awaits_gpu:
@@ -132,9 +138,8 @@ class GpuGuard:
         log.warning("%s", symptom.summary, extra={"probe": symptom.probe, "verdict": symptom.verdict})
         self._webhooks.gpu_fault(_fault_of(symptom))
 
-    def _hold(self, symptom: Symptom, now: float) -> None:
-        self._board.note(symptom.summary)
-        if now - self._saved_at >= _SAVE_AGAIN_SECONDS and self._outcome.verdict is None:
+    def _save_again(self, now: float) -> None:
+        if now - self._saved_at >= _SAVE_AGAIN_SECONDS:
             self._saved_at = now
             self._save()
 
