@@ -18,6 +18,7 @@ import yaml
 from jobs import job, spec
 from worlds import World
 
+from oarlock_api.contract.figures import Figures
 from oarlock_local.binaries import ARGO_RULES
 from oarlock_local.build import built
 from oarlock_local.errors import BuildError
@@ -74,6 +75,20 @@ def starting() -> dict[str, Any]:
 def running() -> dict[str, Any]:
     world = World()
     world.running(step=5)
+    return seen(world)
+
+
+def between_rounds() -> dict[str, Any]:
+    """Its ranks start anew in their pods, for the second time."""
+    world = World()
+    world.running(step=5)
+    for _ in range(2):
+        world.end_round(137)
+        world.step(3)
+        world.one_pass()
+    assert world.progress is not None
+    world.progress = replace(world.progress, figures=Figures())
+    world.one_pass()
     return seen(world)
 
 
@@ -137,6 +152,7 @@ STATES: list[tuple[Callable[[], dict[str, Any]], str | None, str, str]] = [
     (pending, "Starting", "waiting", "Progressing"),
     (starting, "Starting", "waiting", "Progressing"),
     (running, "Running", "waiting", "Healthy"),
+    (between_rounds, "Running", "waiting", "Healthy"),
     (recovering, "Recovering", "waiting", "Progressing"),
     (suspending, "Running", "waiting", "Healthy"),
     (suspended, "Suspended", "waiting", "Suspended"),

@@ -64,6 +64,31 @@ def test_a_round_is_booked_once_with_what_an_attempt_would_cost_and_one_event() 
     assert (fault.fault_class, fault.rank, fault.action) == ("Application", 1, "ranks started again in their pods")
 
 
+@pytest.mark.parametrize(("after", "phase"), [("suspend", "Suspended"), ("deadline", "Failed")])
+def test_a_gang_that_is_to_stop_while_its_ranks_start_anew_stops_as_any_other_and_is_charged_nothing(
+    after: str, phase: str
+) -> None:
+    """Whatever its pods say of what ended the ranks: nothing follows from it any more."""
+    world = trained()
+    told(world, saved=10)
+    assert world.progress is not None
+    world.progress = replace(world.progress, figures=Figures())  # it stands by
+    stops = {"suspend": True} if after == "suspend" else {"activeDeadlineSeconds": 60}
+    world.job = replace(world.job, spec=spec(**stops))
+    world.now += timedelta(seconds=120)
+    world.one_pass()
+    world.end(1, 137)  # what had ended the ranks
+    world.end(0, 86)
+    world.settle()
+    world.kubelets()
+    world.settle()
+    status = world.job.status
+    assert (status.phase, status.attempt, status.rounds) == (phase, 1, ())
+    assert (status.restarts.application, status.restarts.without_progress) == (0, 0)
+    assert status.latest_checkpoint is not None
+    assert status.latest_checkpoint.step == 10
+
+
 def test_rounds_use_a_budget_up_as_attempts_do() -> None:
     world = trained(maxApplicationRestarts=2, maxRestartsWithoutProgress=9)
     for _ in range(2):

@@ -72,6 +72,16 @@ def trains_until_told() -> int:
     return 0
 
 
+def comes_up_slowly_in_round_2() -> int:
+    """It makes no step of that round before it is told to finish."""
+    if os.environ["OARLOCK_ROUND"] == "1":
+        return trains_until_told()
+    _announce()
+    _wait_for("finish")
+    channel.send(Event.STEP, step=101, total=300, epoch=1, loss=0.5, learningRate=1e-5, secondsPerStep=0.25)
+    return 0
+
+
 def keeps_its_state() -> int:
     """In memory are the step after that which it goes on from, and of rank 0 the one after that as well."""
     folder, first = Path(os.environ[FOLDER]), int(os.environ.get(RESUME_STEP, "0"))

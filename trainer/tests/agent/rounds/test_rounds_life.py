@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,6 @@ from oarlock_trainer.checkpoint.memory.held import folder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def in_place(agent: Agent) -> Agent:
@@ -161,6 +161,52 @@ def test_sigterm_ends_a_gang_whose_ranks_started_anew_as_any_other(lone: Agent) 
     renewed([lone], before)
     lone.send(signal.SIGTERM)
     assert lone.wait() == 86
+
+
+def test_the_pace_of_one_round_is_not_held_against_the_first_step_of_the_next(lone: Agent) -> None:
+    """State is loaded and code compiled once more; a program that may tell of no step is judged by none before its first."""
+    lone.start("comes_up_slowly_in_round_2")
+    before = [lone.rank_pid(0), lone.rank_pid(1)]
+    eventually(lambda: lone.status()["hangAfterSeconds"] == 60, "its steps are watched")
+    os.kill(before[0], signal.SIGKILL)
+    renewed([lone], before)
+    eventually(lambda: (seen := lone.status()).get("round") == 2 and seen["hangAfterSeconds"] is None, "round 2")
+    lone.mark("finish")
+    assert lone.wait() == 0
+
+
+def host_of(rank: int) -> int:
+    """The process that a rank was forked from."""
+    return int(Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_pod_that_is_told_to_go_while_the_gang_stands_by_leaves_at_once_and_the_others_with_it(
+    gang: list[Agent],
+) -> None:
+    ranks = linked(gang)
+    os.kill(host_of(ranks[2]), signal.SIGSTOP)  # node 1's ranks are not cleared: the gang stands by
+    os.kill(ranks[0], signal.SIGKILL)
+    for agent in gang:
+        eventually(lambda agent=agent: agent.status()["message"] == "the ranks start anew", "it stands by")
+    gang[1].send(signal.SIGTERM)
+    assert [agent.wait() for agent in gang] == [137, 86]
+    assert gang[1].report()["summary"] == "SIGTERM while the gang starts its ranks anew"
+
+
+def test_what_is_asked_for_while_the_gang_stands_by_is_done_once_it_trains(gang: list[Agent]) -> None:
+    ranks = linked(gang)
+    host = host_of(ranks[2])
+    os.kill(host, signal.SIGSTOP)
+    os.kill(ranks[0], signal.SIGKILL)
+    eventually(lambda: gang[0].status()["message"] == "the ranks start anew", "it stands by")
+    gang[0].get("/status?request=stacks.one")
+    assert gang[0].status().get("request") is None
+    os.kill(host, signal.SIGCONT)
+    in_round(gang[0], 2)
+    answered = eventually(
+        lambda: (said := gang[0].status()["request"]) and said["state"] == "Done" and said, "stacks of round 2"
+    )
+    assert "2 of 2 pods" in answered["message"]
 
 
 def test_an_agent_that_vanishes_still_ends_the_gang(gang: list[Agent]) -> None:
