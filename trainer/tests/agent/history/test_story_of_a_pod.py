@@ -52,10 +52,11 @@ def test_a_round_that_ended_is_told_of_the_pod_whose_fault_it_was_and_again_with
     killed = "rank 3 was killed by SIGKILL"
     end = RoundEnd(number=1, ended_at="2026-01-01T00:00:05Z", rank=1, code=137, why=killed, step=143)
     begun = replace(TRAINING, phase=PodPhase.STARTING, round=2, rounds=(end,))
+    resumed = replace(begun, rounds=(replace(end, resumed_step=140),))
     stepped = replace(begun, phase=PodPhase.TRAINING, rounds=(replace(end, resumed_step=140, down_seconds=2.6),))
     ended, restarted = (
         line
-        for line in told(begun, replace(begun, heartbeat_at="later"), stepped, replace(stepped, heartbeat_at="later"))
+        for line in told(begun, replace(begun, heartbeat_at="later"), resumed, stepped, replace(stepped, heartbeat_at="x"))
         if line.type != StoryType.STAGE
     )
     assert (ended.type, ended.time, ended.reason, ended.message) == (
@@ -69,7 +70,7 @@ def test_a_round_that_ended_is_told_of_the_pod_whose_fault_it_was_and_again_with
 
 def test_a_second_round_that_ends_is_told_once_and_the_first_not_again() -> None:
     first = RoundEnd(number=1, ended_at=AT, rank=0, code=1, why="rank 0: ValueError")
-    second = replace(first, number=2, code=83, why="no step", resumed_step=0)
+    second = replace(first, number=2, code=83, why="no step", resumed_step=0, down_seconds=1.0)
     lines = told(replace(TRAINING, rounds=(first,)), replace(TRAINING, rounds=(first, second)))
     assert [(line.type, line.node, line.data["round"]) for line in lines] == [
         (StoryType.ROUND_ENDED, "node-1", 1),

@@ -151,7 +151,7 @@ class Life:
             told = known.get(end.number)
             if told is None:
                 lines.append(self._round_ended(end, at))
-            if end.resumed_step is not None and (told is None or told.resumed_step is None):
+            if end.down_seconds is not None and (told is None or told.down_seconds is None):
                 lines.append(self._restarted(end, at))
         return lines
 
