@@ -40,10 +40,12 @@ PICTURES = {
             Box("whole again", 2, 1, ("nothing of round 1 lives",)),
             Box("round 2", 1, 1, ("newest step that all have",), strong=True),
             Box("new attempt", 3, 0, ("all agents leave",)),
+            Box("a lost pod's next", 3, 1, ("checks, imports, waits",)),
         ),
         (
             Arrow("round 1", "a rank ends or hangs"),
             Arrow("a rank ends or hangs", "stand by"),
+            Arrow("a lost pod's next", "whole again"),
             Arrow("stand by", "whole again"),
             Arrow("whole again", "round 2"),
             Arrow("stand by", "new attempt"),

@@ -75,7 +75,8 @@ class StoryType(StrEnum):
     """The agent's verdict over its pod. reason: failure class; data: as in the fault report (contract.report)."""
     ROUND_ENDED = "RoundEnded"
     """A fault ended a round, and all ranks start anew in their living pods (contract.rounds). Rank and node are those of the
-    pod whose fault it was. reason: failure class; data: round, code, step (the last that was done)."""
+    pod whose fault it was. reason: failure class; data: round, code, step (the last that was done), lostPod (it was lost, and
+    another one took its place)."""
     RANKS_RESTARTED = "RanksRestarted"
     """The first new step after it. data: round (the one that ended), step (that the next one began with), downSeconds."""
     STACKS = "Stacks"

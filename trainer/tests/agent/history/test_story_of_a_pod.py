@@ -56,7 +56,9 @@ def test_a_round_that_ended_is_told_of_the_pod_whose_fault_it_was_and_again_with
     stepped = replace(begun, phase=PodPhase.TRAINING, rounds=(replace(end, resumed_step=140, down_seconds=2.6),))
     ended, restarted = (
         line
-        for line in told(begun, replace(begun, heartbeat_at="later"), resumed, stepped, replace(stepped, heartbeat_at="x"))
+        for line in told(
+            begun, replace(begun, heartbeat_at="later"), resumed, stepped, replace(stepped, heartbeat_at="x")
+        )
         if line.type != StoryType.STAGE
     )
     assert (ended.type, ended.time, ended.reason, ended.message) == (

@@ -164,6 +164,7 @@ class Life:
             round=end.number,
             code=end.code,
             step=end.step,
+            lostPod=end.lost_pod or None,
         )
         own = end.rank == self._teller.rank
         return line if own else replace(line, rank=end.rank, node=self.nodes.get(end.rank, ""))

@@ -1,0 +1,152 @@
+"""Real agents of a gang whose lost pods are replaced: a whole pod is killed, the others stand by and take its next one in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_process import Agent, eventually, lives, pair
+
+from oarlock_api.contract.history import read_story
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def gang(tmp_path: Path) -> Iterator[list[Agent]]:
+    """Two nodes, each with two ranks."""
+    agents = pair(tmp_path)
+    for agent in agents:
+        agent.job["recovery"] = {"inPlace": "Auto", "standbySeconds": 300}
+        agent.environment["OARLOCK_REPLACES_PODS"] = "1"
+    yield agents
+    for agent in agents:
+        agent.end()
+
+
+def training(gang: list[Agent]) -> list[int]:
+    """Start all, wait until their ranks train and the link stands; the ranks' pids."""
+    for agent in gang:
+        agent.start("trains_until_told")
+    stands = "the gang link to pod 0 stands"
+    eventually(lambda: any(line.get("message") == stands for line in gang[1].log()), stands)
+    for agent in gang:
+        eventually(lambda agent=agent: agent.status()["step"] is not None, "a step")
+    return [agent.rank_pid(2 * node + local) for node, agent in enumerate(gang) for local in range(2)]
+
+
+def kill(agent: Agent) -> None:
+    """End a pod as a node that loses its power does."""
+    agent.end()
+
+
+def replace(agent: Agent, incarnation: int) -> None:
+    """Make the next pod of the rank, on a node where nothing of the one before is left."""
+    for file in agent.scratch.glob("rank-*"):
+        file.unlink()
+    agent.environment |= {
+        "OARLOCK_INCARNATION": str(incarnation),
+        "OARLOCK_FOLLOWS_THE_DEAD": "1",
+        "OARLOCK_POD_UID": str(uuid.uuid4()),
+    }
+    agent.start("trains_until_told")
+
+
+def in_round(agent: Agent, number: int) -> dict[str, Any]:
+    """What rank 0's agent tells once that round has done a step, and it is known how long that took."""
+
+    def trains() -> dict[str, Any] | None:
+        status = agent.status()
+        known = status.get("round") == number and status["rounds"][-1]["downSeconds"] is not None
+        return status if known else None
+
+    found: dict[str, Any] = eventually(trains, f"a step of round {number}")
+    return found
+
+
+def ends_well(gang: list[Agent]) -> None:
+    for agent in gang:
+        agent.mark("finish")
+    assert [agent.wait() for agent in gang] == [0, 0]
+
+
+def test_a_member_that_is_lost_is_named_and_its_next_pod_starts_the_next_round_with_the_others(
+    gang: list[Agent],
+) -> None:
+    before = training(gang)
+    survivor = gang[0].pid
+    kill(gang[1])
+    (lost,) = eventually(lambda: gang[0].status().get("lost"), "the lost pod")
+    assert (lost["rank"], lost["incarnation"], lost["code"]) == (1, 1, 82)
+    eventually(lambda: not any(map(lives, before)), "the end of all ranks")
+    replace(gang[1], 2)
+    status = in_round(gang[0], 2)
+    assert "lost" not in status
+    (end,) = status["rounds"]
+    assert (end["number"], end["rank"], end["code"], end["lostPod"]) == (1, 1, 82, True)
+    assert gang[0].pid == survivor
+    eventually(lambda: gang[1].status()["phase"] == "Training", "training in the new pod")
+    ends_well(gang)
+    ended, _ = (line for line in read_story(gang[0].output) if line.type in {"RoundEnded", "RanksRestarted"})
+    assert (ended.rank, ended.data["lostPod"], ended.message) == (1, True, end["why"])
+
+
+def test_a_leader_that_is_lost_is_followed_by_its_next_pod_which_counts_the_rounds_on(gang: list[Agent]) -> None:
+    before = training(gang)
+    survivor = gang[1].pid
+    kill(gang[0])
+    eventually(lambda: not any(map(lives, before)), "the end of all ranks")
+    replace(gang[0], 2)
+    (end,) = in_round(gang[0], 2)["rounds"]
+    assert (end["number"], end["rank"], end["lostPod"]) == (1, 0, True)
+    assert gang[1].pid == survivor
+    assert lives(survivor)
+    ends_well(gang)
+
+
+def test_pods_are_lost_and_replaced_one_after_the_other_and_ranks_start_anew_in_those_that_are_new(
+    gang: list[Agent],
+) -> None:
+    training(gang)
+    kill(gang[1])
+    replace(gang[1], 2)
+    in_round(gang[0], 2)
+    kill(gang[0])
+    replace(gang[0], 3)
+    in_round(gang[0], 3)
+    os.kill(gang[1].rank_pid(3), signal.SIGKILL)
+    end = in_round(gang[0], 4)["rounds"][-1]
+    assert (end["number"], end["rank"], end["code"], "lostPod" in end) == (3, 1, 137, False)
+    ends_well(gang)
+
+
+@pytest.mark.parametrize("lost", [0, 1], ids=["rank 0's", "another's"])
+def test_survivors_leave_when_no_pod_comes_for_the_lost_one(gang: list[Agent], lost: int) -> None:
+    for agent in gang:
+        agent.job["recovery"]["standbySeconds"] = 1
+    training(gang)
+    kill(gang[lost])
+    assert gang[1 - lost].wait() == 82
+
+
+def test_a_pod_that_waits_for_a_replaced_one_goes_at_once_when_it_is_asked_to(gang: list[Agent]) -> None:
+    training(gang)
+    kill(gang[1])
+    eventually(lambda: gang[0].status().get("lost"), "the lost pod")
+    gang[0].send(signal.SIGTERM)
+    assert gang[0].wait() == 86
+
+
+def test_a_pod_that_storage_fails_ends_the_gang_also_where_pods_are_replaced(gang: list[Agent]) -> None:
+    for agent in gang:
+        agent.start("storage_fails_when_told")
+    stands = "the gang link to pod 0 stands"
+    eventually(lambda: any(line.get("message") == stands for line in gang[1].log()), stands)
+    gang[1].rank_pid(2)
+    gang[1].mark("fail")
+    assert [agent.wait() for agent in gang] == [82, 84]
