@@ -10,8 +10,10 @@ from jobs import spec
 from worlds import World, condition
 
 from oarlock_api.contract.requests import Answered, Drill, RequestState
+from oarlock_api.history import RecoveryStage, RecoveryStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.decide import requests
+from oarlock_operator.decide.draft import Draft
 from oarlock_operator.model.observation import Ending
 from oarlock_operator.model.reasons import Reason
 
@@ -144,6 +146,21 @@ def test_a_request_ends_with_its_attempt() -> None:
     world.one_pass()
     assert state(world)[0] == RequestState.FAILED
     assert "attempt 1" in (state(world)[1] or "")
+
+
+@pytest.mark.parametrize("verb", ["save", "stacks"])
+def test_a_request_outlives_a_pod_that_is_replaced_but_not_for_ever(verb: str) -> None:
+    world = training()
+    ask(world, f"{verb} mine")
+    waits = RecoveryStatus(stage=RecoveryStage.REPLACE, stage_start_time=world.now)
+    world.job = replace(world.job, status=world.job.status.model_copy(update={"recovery": waits}))
+    draft = Draft(world.job.status)
+    requests.requests(world.observe(), draft)
+    assert draft.status.request == world.job.status.request
+    world.now += requests.LONGEST + timedelta(seconds=1)
+    requests.requests(world.observe(), draft)
+    assert draft.status.request is not None
+    assert draft.status.request.state == RequestState.FAILED
 
 
 def test_an_agent_of_an_earlier_release_is_not_waited_for() -> None:

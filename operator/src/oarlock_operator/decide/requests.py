@@ -100,6 +100,9 @@ def _follow(o: Observation, draft: Draft, known: RequestStatus) -> None:
         _end(o, draft, known, state, message=answered.message)
     elif o.job.deleting or status.completion_time is not None or known.attempt != status.attempt:
         _end(o, draft, known, RequestState.FAILED, message=f"attempt {known.attempt} ended before it could say more")
+    elif status.recovery.stage == RecoveryStage.REPLACE and waited <= LONGEST:
+        # The attempt goes on: rank 0's agent says that it ended with the ranks, or begins it with the next ones.
+        draft.again(LOOK_AGAIN_SECONDS)
     elif known.verb == Verb.STACKS and not _has_ranks(draft):
         _end(o, draft, known, RequestState.FAILED, message=f"attempt {known.attempt} was told to go")
     elif known.verb != Verb.STACKS and status.recovery.stage is not None:
