@@ -32,7 +32,7 @@ from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
 from oarlock_trainer.agent import leaving, logs, parts, termination
-from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, WAKING_SECONDS
+from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, LOOK_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.history.history import History
 from oarlock_trainer.agent.link.protocol import Answer, Ask, Left, PeerLost
 from oarlock_trainer.agent.link.round_frames import Ordered
@@ -105,7 +105,6 @@ class _Supervisor:
         self._output = Path(assignment.job.output_directory)
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
-        self._hang_elsewhere = False
         self._stop_requests = 0
         self._beat_at = time.monotonic()
         started = parts.start(assignment, options, environment, history, now=self._beat_at, alive=self._is_alive)
@@ -172,6 +171,8 @@ class _Supervisor:
         seconds = min(_TICK_SECONDS, max(self._deadline - now, self._gpu_seconds(now), 0.0))
         if self._standby.clearing:
             seconds = min(seconds, CLEARING_SECONDS)
+        elif self._guard.hung and not self._standby.on:
+            seconds = min(seconds, LOOK_SECONDS)
         if not self._preflight.over:
             seconds = min(seconds, self._preflight.seconds_left(now))
         select.select(self._sources, [], [], seconds)
@@ -292,7 +293,9 @@ class _Supervisor:
             if isinstance(action, Kill):
                 if self._standby.on or self._guard.hung:
                     continue  # they end already, within moments
-                self._hang_elsewhere = action.code == ExitCode.HANG
+                if action.code == ExitCode.HANG and self._outcome.verdict is None and self._guard.join():
+                    self._ask_hanging()  # nobody has missed its step here yet, and now nobody would
+                    continue
                 settle = _SETTLE_IN_PLACE_SECONDS if self._outcome.verdict else 0.0
                 self._deadline = min(self._deadline, time.monotonic() + settle)
             elif isinstance(action, Start):
@@ -306,7 +309,6 @@ class _Supervisor:
         self._standby.end()
         self._guard, self._outcome = self._watch(self._beat_at)
         self._gpus.judge_by(self._outcome, self._beat_at)
-        self._hang_elsewhere = False
         self._deadline = math.inf
         self._start_ranks(order.round.number, {} if order.step is None else {RESUME_STEP: str(order.step)})
 
@@ -343,8 +345,11 @@ class _Supervisor:
         # The checks have a bound of their own, and the ranks wait for them.
         if self._outcome.verdict is None and self._preflight.over and (verdict := self._guard.judge()):
             self._outcome.conclude(verdict)
-            self._guard.ask()
-            self._deadline = time.monotonic() + ANSWER_SECONDS
+            self._ask_hanging()
+
+    def _ask_hanging(self) -> None:
+        self._guard.ask()
+        self._deadline = time.monotonic() + ANSWER_SECONDS
 
     def _gpu_seconds(self, now: float) -> float:
         """How long all else waits for a driver's last word. Whoever asks to leave twice waits for nobody."""
@@ -369,7 +374,7 @@ class _Supervisor:
             return
         if not self._outcome.running:
             self._end_of_ranks(stays=stays)
-        elif now >= self._deadline:
+        elif now >= self._deadline or self._has_answered(now):
             if self._guard.wake():
                 self._deadline = time.monotonic() + WAKING_SECONDS
                 return
@@ -378,10 +383,14 @@ class _Supervisor:
                 self._end(ExitCode.LEFT_ON_REQUEST, f"left on request; {killed} ranks were killed unsaved")
             self._end_of_ranks(stays=not self._stop_requests and (stays or self._outcome.verdict is None))
 
+    def _has_answered(self, now: float) -> bool:
+        """Whether nothing more is to be learned of a hang; before an attempt ends, each node is to find it by itself."""
+        return self._guard.hung and self._rounds.stays(ExitCode.HANG) and self._guard.answered(now)
+
     def _end_of_ranks(self, *, stays: bool) -> None:
         if stays:
             self._deadline = math.inf
-            self._standby.begin(self._guard, self._outcome, self._beat_at, hang_elsewhere=self._hang_elsewhere)
+            self._standby.begin(self._guard, self._outcome, self._beat_at)
         else:
             self._over = True
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from typing import TYPE_CHECKING, Any, cast
+
+import pytest
 
 from oarlock_api.contract.history import HISTORY
 from oarlock_trainer.agent.hangs import hang_guard
 from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
 from oarlock_trainer.agent.hangs.hang_guard import HangGuard
+from oarlock_trainer.agent.hangs.stacks import STOPPED
 from oarlock_trainer.runtime.assignment import Pod
 from oarlock_trainer.runtime.channel import Event, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
-
-    import pytest
 
 POD = Pod(job="flux", pod_uid="p", node="n", rank=0, attempt=1)
 
@@ -26,13 +28,18 @@ class Ranks:
 
     numbers = range(1)
     has_steady_steps = tells_first_step = True
+    dumps_pending = False
 
     def __init__(self) -> None:
         self.written = ""
+        self.signalled: list[int] = []
         self.recorder: FlightRecorder | None = None
 
     def dumps(self) -> list[Path]:
         return self.recorder.dumps() if self.recorder else []
+
+    def signal(self, number: int) -> None:
+        self.signalled.append(number)
 
     def ask_stacks(self, _numbers: Sequence[int]) -> None:
         self.written += "the hang's"
@@ -54,6 +61,81 @@ def test_what_came_too_late_for_a_request_is_no_evidence_of_a_hang(caplog: Any) 
     guard.ask()
     assert guard.answer()
     assert [record.stacks for record in caplog.records] == ["the hang's"]
+
+
+def hanging(ranks: Ranks) -> HangGuard:
+    """A guard that has found its rank hanging, and asked it."""
+    guard = HangGuard(POD, cast("Any", ranks), job_uid="u", hang_seconds=1, now=0.0)
+    guard.hear(Message(Event.STEP, 0, {"step": 7}))
+    guard.advance(2.0)
+    assert guard.judge()
+    guard.ask()
+    return guard
+
+
+def test_nobody_is_waited_for_once_all_have_said_where_they_stand() -> None:
+    ranks = Ranks()
+    guard = hanging(ranks)
+    ranks.written = ""
+    assert not guard.answered(2.0)
+    assert not guard.answered(3.0)
+    ranks.written = "Thread"
+    assert not guard.answered(3.1), "it may be writing still"
+    ranks.written += " 0x1"
+    assert not guard.answered(3.2)
+    assert guard.answered(3.3)
+    ranks.dumps_pending = True
+    assert not guard.answered(3.4), "torch looks for requests once a second"
+
+
+def test_a_rank_that_waits_in_the_kernel_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hang_guard, "explaining_state", lambda _: "waiting in the kernel for a device or a mount")
+    ranks = Ranks()
+    guard = hanging(ranks)
+    ranks.written = ""
+    guard.answered(2.0)
+    assert guard.answered(2.1)
+    assert not guard.wake(), "no signal wakes it"
+
+
+def test_a_stopped_rank_is_waited_for_once_it_is_awake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hang_guard, "explaining_state", lambda _: STOPPED)
+    ranks = Ranks()
+    guard = hanging(ranks)
+    ranks.written = ""
+    guard.answered(2.0)
+    assert guard.answered(2.1), "asleep it says nothing"
+    assert guard.wake()
+    assert ranks.signalled == [signal.SIGCONT]
+    assert not guard.answered(2.2)
+    ranks.written = "Thread"
+    guard.answered(2.3)
+    assert guard.answered(2.4)
+    assert not guard.wake(), "once is enough"
+
+
+def test_ranks_that_run_are_not_woken() -> None:
+    ranks = Ranks()
+    assert not hanging(ranks).wake()
+    assert ranks.signalled == []
+
+
+@pytest.mark.parametrize(("state", "blamed"), [("", None), (STOPPED, 0)])
+def test_of_another_nodes_hang_a_node_says_only_what_explains_it(
+    monkeypatch: pytest.MonkeyPatch, state: str, blamed: int | None
+) -> None:
+    monkeypatch.setattr(hang_guard, "explaining_state", lambda _: state)
+    ranks = Ranks()
+    guard = HangGuard(POD, cast("Any", ranks), job_uid="u", hang_seconds=60, now=0.0)
+    guard.hear(Message(Event.STEP, 0, {"step": 7}))
+    guard.advance(2.0)
+    assert guard.judge() is None
+    assert guard.join()
+    guard.ask()
+    verdict = guard.answer()
+    assert guard.hung, "its stacks are kept"
+    assert (verdict and verdict.first_error_rank) == blamed
+    assert ranks.written
 
 
 def test_dumps_of_a_hang_are_kept_though_the_next_round_begins_meanwhile(

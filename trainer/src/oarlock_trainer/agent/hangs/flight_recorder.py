@@ -33,6 +33,7 @@ class FlightRecorder:
         own = _STEMS.keys() & inherited.keys()
         self._folder = folder if wanted and not own and _can_hold_pipes(folder) else None
         self._inherited = inherited
+        self._asked: set[int] = set()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -51,8 +52,14 @@ class FlightRecorder:
                 pipe = os.open(self._folder / f"{_PIPE}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
                 try:
                     os.write(pipe, b"1")
+                    self._asked.add(rank)
                 finally:
                     os.close(pipe)
+
+    @property
+    def pending(self) -> bool:
+        """Whether a rank was asked that has not written yet."""
+        return len(self.dumps()) < len(self._asked)
 
     def dumps(self) -> list[Path]:
         """What was written."""
@@ -60,6 +67,7 @@ class FlightRecorder:
 
     def forget(self) -> None:
         """Remove what was written, and the pipes of ranks that are gone."""
+        self._asked.clear()
         for stem in _STEMS.values():
             for path in self._folder.glob(f"{stem}*") if self._folder else ():
                 path.unlink(missing_ok=True)

@@ -121,11 +121,14 @@ class Watch:
 
     def hang(self) -> Hang | None:
         """The hang that the ranks are in now."""
+        found = self.stand()
+        return found if found and found.overdue.silent > found.overdue.allowed else None
+
+    def stand(self) -> Hang | None:
+        """Where the ranks stand, `overdue` the first of them that would be; None where none runs."""
         standings = tuple(self._standing(number, rank) for number, rank in sorted(self._ranks.items()))
-        late = [standing for standing in standings if standing.silent > standing.allowed]
-        if not late:
-            return None
-        return Hang(overdue=max(late, key=lambda standing: standing.silent - standing.allowed), ranks=standings)
+        first = max(standings, key=lambda standing: standing.silent - standing.allowed, default=None)
+        return Hang(overdue=first, ranks=standings) if first else None
 
     def _standing(self, number: int, rank: _Rank) -> Standing:
         return Standing(

@@ -4,6 +4,8 @@ The order is fixed: the verdict comes first, from what is known without asking a
 are asked for, by signals and pipes that never block; a moment later the verdict is told again with what they said, and
 everything is kept below the output by a thread that nobody has to wait for. The pod's log has the stacks as well: the
 output's storage may be what hangs.
+
+Where ranks start anew in their pods, a hang that another node found ends these ranks, too: they are asked just so, before.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from oarlock_api.contract.history import HISTORY, STACKS, stacks_name
 from oarlock_api.contract.wire import integer
 from oarlock_trainer.agent.hangs.hang import Watch
 from oarlock_trainer.agent.hangs.hang_verdict import Seen, verdict_of
-from oarlock_trainer.agent.hangs.stacks import explaining_state, top_frame
+from oarlock_trainer.agent.hangs.stacks import STOPPED, explaining_state, top_frame
 from oarlock_trainer.agent.verdict import Verdict
 from oarlock_trainer.ranks.rank_host import HostEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from oarlock_trainer.agent.hangs.hang import Hang
     from oarlock_trainer.agent.ranks.ranks import Ranks
     from oarlock_trainer.runtime.assignment import Pod
@@ -36,7 +40,10 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 1.5
 """What ranks get to answer: faulthandler takes milliseconds, torch looks into its pipe once a second. Stopped ranks stay
-so meanwhile: awake, they step on, and the agents of other nodes, which look once a second, would not see the hang."""
+so meanwhile: awake, they step on, and the agents of other nodes, which look once a second, would not see the hang. Where
+ranks start anew in their pods, each is told of it, and nobody waits for longer than all have answered."""
+LOOK_SECONDS = 0.02
+"""Between two looks whether they have."""
 WAKING_SECONDS = 0.5
 """What stopped ranks get to answer once they are continued."""
 KEEP_SECONDS = 2.0
@@ -58,6 +65,9 @@ class HangGuard:
             )
         self._hang: Hang | None = None
         self._woken = False
+        self.joined = False
+        """Whether it is another node's hang, and says nothing of these ranks."""
+        self._answer: tuple[float, object] | None = None
         self._pids: dict[int, int] = {}
         self._states: dict[int, str] = {}
 
@@ -95,25 +105,41 @@ class HangGuard:
         """The verdict over a hang, if the ranks are in one; for the first time, without what only they can tell."""
         if self._watch is None or (hang := self._watch.hang()) is None:
             return None
-        self._hang = hang
-        self._states = {one.rank: explaining_state(self._pids.get(one.rank)) for one in hang.ranks}
+        self._take(hang)
         return verdict_of(hang, {rank: Seen(state=state) for rank, state in self._states.items()})
 
-    def stuck(self) -> Verdict | None:
-        """The first rank whose state explains why others wait for it, if there is one: as another node's ranks hang."""
-        for rank, pid in sorted(self._pids.items()):
-            if state := explaining_state(pid):
-                return Verdict(code=ExitCode.HANG, summary=f"rank {rank} hangs: it is {state}", first_error_rank=rank)
-        return None
+    def join(self) -> bool:
+        """Another node's ranks hang, and these are to end with them; whether they can be asked where they stand."""
+        if self._watch is None or (hang := self._watch.stand()) is None:
+            return False
+        self._take(hang)
+        self.joined = True
+        return True
+
+    def _take(self, hang: Hang) -> None:
+        self._hang = hang
+        self._states = {one.rank: explaining_state(self._pids.get(one.rank)) for one in hang.ranks}
 
     def ask(self) -> None:
         """Have the ranks say where they stand, as far as they can."""
         self._ranks.forget_stacks()  # whoever asked for them before got an answer, or it came too late for him
         self._ranks.ask_stacks([standing.rank for standing in self._hang.ranks] if self._hang else [])
 
+    def answered(self, now: float) -> bool:
+        """Whether all that can answer have: a stopped rank can once it is awake, one that waits in the kernel never."""
+        written = self._written()
+        able = [rank for rank in written if not self._states.get(rank) or (self._woken and self._is_stopped(rank))]
+        if not all(written[rank] for rank in able) or self._ranks.dumps_pending:
+            return False
+        # Whoever is still writing has written more by the next look.
+        said = written, [path.stat().st_size for path in self._ranks.dumps()]
+        if self._answer is None or self._answer[1] != said:
+            self._answer = now, said
+        return now - self._answer[0] >= LOOK_SECONDS
+
     def wake(self) -> bool:
-        """Continue stopped ranks, so that they answer too; False where that was done before, or nothing hangs."""
-        if self._hang is None or self._woken:
+        """Continue stopped ranks, so that they answer too; False where that was done before, or none is stopped."""
+        if self._woken or not any(map(self._is_stopped, self._states)):
             return False
         self._woken = True
         self._ranks.signal(signal.SIGCONT)
@@ -127,7 +153,15 @@ class HangGuard:
         for rank, stacks in self._written().items():
             seen[rank] = Seen(state=self._states.get(rank, ""), frame=top_frame(stacks))
             log.error("stacks of rank %d", rank, extra={"stacks": stacks[-_LOGGED:] or "it did not answer"})
-        return verdict_of(self._hang, seen)
+        return self._stuck(seen) if self.joined else verdict_of(self._hang, seen)
+
+    def _stuck(self, seen: Mapping[int, Seen]) -> Verdict | None:
+        """The first rank whose state explains why others wait for it, if there is one."""
+        for rank, one in sorted(seen.items()):
+            if one.state:
+                words = f"rank {rank} hangs: it is {one.state}" + (f", in {one.frame}" if one.frame else "")
+                return Verdict(code=ExitCode.HANG, summary=words, first_error_rank=rank)
+        return None
 
     def keep(self, output: Path, *, at: str) -> tuple[threading.Thread, str]:
         """Start to keep stacks and dumps in the history below the output; joining is up to the caller.
@@ -145,6 +179,9 @@ class HangGuard:
         )
         thread.start()
         return thread, f"{STACKS}/{name}"
+
+    def _is_stopped(self, rank: int) -> bool:
+        return self._states.get(rank) == STOPPED
 
     def _written(self) -> dict[int, str]:
         return self._ranks.stacks(standing.rank for standing in self._hang.ranks) if self._hang else {}

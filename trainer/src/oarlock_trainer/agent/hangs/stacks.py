@@ -17,8 +17,10 @@ from oarlock_trainer.ranks import rank_host
 _LONGEST = 256 * 1024
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*:$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$', re.MULTILINE)
+STOPPED = "stopped by a signal"
+"""The one state that a signal ends, too."""
 _STATES = {
-    "T": "stopped by a signal",
+    "T": STOPPED,
     "t": "stopped by a debugger",
     "D": "waiting in the kernel for a device or a mount",
 }

@@ -136,6 +136,11 @@ class LocalCommand:
         """None."""
         return []
 
+    @property
+    def dumps_pending(self) -> bool:
+        """Never."""
+        return False
+
     def kill(self) -> None:
         """End its process group now; what it has put into groups of its own, the agent inherits and ends."""
         if (pid := self.host_pid) is not None:

@@ -132,6 +132,11 @@ class LocalRanks:
         """The recorders'."""
         return self._recorder.dumps()
 
+    @property
+    def dumps_pending(self) -> bool:
+        """Of a recorder."""
+        return self._recorder.pending
+
     def kill(self) -> None:
         """End host and ranks now: the kernel kills the ranks with their host."""
         if self.host_pid is not None:

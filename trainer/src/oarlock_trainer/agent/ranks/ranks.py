@@ -80,6 +80,10 @@ class Ranks(Protocol):
     def dumps(self) -> list[Path]:
         """The files that they have written since."""
 
+    @property
+    def dumps_pending(self) -> bool:
+        """Whether a file is still awaited of one that was asked."""
+
     def kill(self) -> None:
         """End all now."""
 

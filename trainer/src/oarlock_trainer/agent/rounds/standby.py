@@ -41,16 +41,17 @@ class Standby:
         self.gone = False
         """Whether the ranks themselves have ended; what they have started may live on."""
 
-    def begin(self, guard: HangGuard, outcome: Outcome, now: float, *, hang_elsewhere: bool) -> None:
-        """End the ranks, tell the leader why, and keep what a hang showed. `hang_elsewhere`: another node hangs."""
+    def begin(self, guard: HangGuard, outcome: Outcome, now: float) -> None:
+        """End the ranks, tell the leader why, and keep what a hang showed."""
         self.on = self.clearing = True
-        if hung := guard.answer():
+        hung = guard.answer()
+        if hung:
             outcome.conclude(hung)
+        if guard.hung:
             _, name = guard.keep(self._output, at=clock.timestamp())
             self._history.kept_stacks(name)
-        if outcome.verdict is None and hang_elsewhere and (stuck := guard.stuck()):
-            outcome.conclude(stuck)  # nobody has missed its step here yet, and now nobody would
-        if outcome.verdict:
+        # What ranks say while they wait to be killed for another node's hang is of those that are killed already.
+        if outcome.verdict and (hung or not guard.joined):
             self._rounds.failed(outcome.verdict)
         self._questions.interrupted(_WORDS, now)
         self._board.start_anew(_WORDS)
