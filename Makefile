@@ -189,6 +189,14 @@ MINUTES := 5
 chaos: setup ## Two operators and fake nodes with everything that can go wrong, at random: SEED=7 MINUTES=30
 	@$(RUN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+# How many faults in all; more options: OPTIONS="--nodes 3 --gap 20" (python -m tests.soak --help).
+FAULTS := 1000
+OPTIONS :=
+
+.PHONY: soak
+soak: setup ## A job on real local nodes under faults of all kinds, for hours; its curve must stay that of a calm run: FAULTS=100 SEED=7
+	@$(RUN)/python -m tests.soak --faults $(FAULTS) $(if $(SEED),--seed $(SEED)) $(OPTIONS)
+
 # Where the bills of materials are written.
 SBOM := out
 

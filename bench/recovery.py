@@ -8,7 +8,8 @@ ranks, a control plane and three nodes: figures of one machine.
 
 Columns: the stages that the job's own status tells, and by this machine's clock, from the moment that the fault is done:
 `report` until the agent's verdict (of the pod that was hit, by its own report), `cordon` until the node is cordoned, `wall`
-until the trainer has written the first new step.
+until the trainer has written the first new step. Of a hang, `verdict` is until the first agent has found it, and `wall`
+counts from there.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.e2e.jobs import Jobs  # noqa: E402
 
+from oarlock_api.contract.exit_codes import ExitCode  # noqa: E402
 from oarlock_local.api import ApiServer  # noqa: E402
 from oarlock_local.binaries import HELM  # noqa: E402
 from oarlock_local.build import built  # noqa: E402
@@ -41,19 +43,24 @@ from oarlock_local.demo.output import make_output  # noqa: E402
 from oarlock_local.launch import default_shares  # noqa: E402
 
 STAGES = ("detect", "decide", "drain", "schedule", "start", "firstStep")
-OURS = ("report", "cordon", "wall")
+OURS = ("report", "cordon", "verdict", "wall")
+HANG_SECONDS = 10
 HIT = 1
 """The node's rank whose pod is hit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`do` hits a pod on a node; `cordons`: the node is to be cordoned for it. `recovery`: of the job's spec."""
+    """`do` hits a pod on a node; `cordons`: the node is to be cordoned for it. `recovery`: of the job's spec.
+
+    `hangs`: agents are to find it, once no step came for long.
+    """
 
     words: str
     do: Callable[[Jobs, str, str], None]
     cordons: bool = False
     recovery: dict[str, Any] = field(default_factory=dict)
+    hangs: bool = False
 
     @property
     def in_place(self) -> bool:
@@ -76,6 +83,18 @@ FAULTS = {
         "a rank is killed, and all start anew in their pods, from memory",
         lambda jobs, pod, _node: kill_rank(jobs.cluster, pod, 3),
         recovery={"inPlace": "Auto", "memory": {"everySteps": 1}},
+    ),
+    "hang": Fault(
+        "a rank is stopped, and found hanging",
+        lambda jobs, pod, _node: jobs.signal_rank(pod, 3, "STOP"),
+        recovery={"hangSeconds": HANG_SECONDS},
+        hangs=True,
+    ),
+    "hang-in-place": Fault(
+        "a rank is stopped, found hanging, and all start anew in their pods, from memory",
+        lambda jobs, pod, _node: jobs.signal_rank(pod, 3, "STOP"),
+        recovery={"hangSeconds": HANG_SECONDS, "inPlace": "Auto", "memory": {"everySteps": 1}},
+        hangs=True,
     ),
     "xid-79": Fault("a GPU falls off the bus (XID 79)", _gpu(xid=79), cordons=True),
     "xid-94": Fault("a contained memory error (XID 94)", _gpu(xid=94)),
@@ -139,6 +158,9 @@ def _measure(jobs: Jobs, api: ApiServer, fault: Fault, name: str) -> tuple[dict[
         while not api.get(f"/api/v1/nodes/{node}")["spec"].get("unschedulable"):
             time.sleep(0.02)
         recovery["cordon"] = time.monotonic() - hit
+    if fault.hangs:
+        recovery["verdict"] = _verdict_at(jobs, name) - hit_at
+        hit += recovery["verdict"]
     if fault.in_place:
         _wait_for_start(metrics, before)
         recovery["wall"] = time.monotonic() - hit
@@ -165,6 +187,16 @@ def _mend(cluster: Cluster, node: str) -> None:
     cluster.kubectl("uncordon", node)
     cluster.kubectl("annotate", "node", node, "oarlock.dev/cordoned-", "oarlock.dev/gpu-strikes-")
     time.sleep(2)
+
+
+def _verdict_at(jobs: Jobs, name: str) -> float:
+    """When an agent of the gang first said that its ranks hang; seconds since the epoch."""
+    while True:
+        logs = (jobs.cluster.kubectl("logs", f"{name}-1-{rank}") for rank in (0, HIT))
+        lines = [json.loads(line) for log in logs for line in log.splitlines() if f'"code": {ExitCode.HANG}' in line]
+        if lines:
+            return min(datetime.fromisoformat(line["time"]).timestamp() for line in lines)
+        time.sleep(0.3)
 
 
 def _wait_for_step(metrics: Path, *, attempt: int) -> None:

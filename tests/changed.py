@@ -21,7 +21,7 @@ PROGRAMS = {
     "oarlock-operator": "oarlock_operator.__main__",
     "oarlock-local": "oarlock_local.cli",
 }
-WHOLE = ("tests/e2e", "tests/argo", "tests/gangs", "tests/chaos", "tests/images", "tests/docs")
+WHOLE = ("tests/e2e", "tests/argo", "tests/gangs", "tests/chaos", "tests/soak", "tests/images", "tests/docs")
 """Folders of tests that run the product as people do: any change of it can break them."""
 BY_FOLDER = {
     "charts/": ("tests/chart", "tests/e2e", "tests/releasing", "tests/test_guard.py"),

@@ -49,7 +49,8 @@ class Jobs:
         job["spec"]["training"]["optimizer"]["learningRate"] = 0.001
         job["spec"]["training"].update(steps=steps, checkpoint={"intervalSteps": every, "keep": 3})
         if pace:
-            paced = {"PYTHONPATH": str(Path(__file__).parent / "paced"), "STEP_PACE": str(pace)}
+            trips = f"/output/trips/{name}"
+            paced = {"PYTHONPATH": str(Path(__file__).parent / "paced"), "STEP_PACE": str(pace), "STEP_TRIPS": trips}
             job["spec"]["pod"]["env"] += [{"name": key, "value": value} for key, value in paced.items()]
         for key, value in spec.items():
             job["spec"][key] = {**job["spec"].get(key, {}), **value} if isinstance(value, dict) else value

@@ -1,12 +1,14 @@
 """Python's own hook, on the path of a pod: each step of a job that never ends rests for STEP_PACE seconds.
 
 What a test waits for meanwhile, such as another pod's imports, then has the cores: nobody needs steps by the thousand.
+A rank that finds its own number (rank-3) in the folder STEP_TRIPS takes it away, and fails.
 """
 
 import os
 import sys
 import time
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +30,10 @@ class _Paced:
                 def rest(*arguments: Any, **fields: Any) -> None:
                     report(*arguments, **fields)
                     time.sleep(float(os.environ["STEP_PACE"]))
+                    trip = Path(os.environ["STEP_TRIPS"], f"rank-{os.environ['RANK']}")
+                    if trip.exists():
+                        trip.unlink()
+                        raise RuntimeError("tripped")
 
                 setattr(module, self.called, rest)
 

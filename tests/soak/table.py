@@ -1,0 +1,57 @@
+"""What the faults of a soak cost, in tables: by kind and rung, and where the time went. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Of one fault: `rung` is what mended it, `down` the seconds from it to the first new step.
+
+    `down` of a fault that started nothing anew is the longest time without a step. `start`: until the new ranks were about
+    to do their first step, None without any. `alone`: no other fault was done while it was mended.
+    """
+
+    kind: str
+    rung: str
+    alone: bool
+    down: float
+    start: float | None = None
+
+    @property
+    def first_step(self) -> float | None:
+        """Seconds from the ranks' start to their first step."""
+        return None if self.start is None else self.down - self.start
+
+
+HEAD = ("fault", "mended by", "count", "down: median", "p90", "most", "of it until ranks are ready", "first step")
+
+
+def table(costs: Iterable[Cost]) -> str:
+    """A row of Markdown for each kind and rung; faults that met others stand together."""
+    rows: dict[tuple[str, str], list[Cost]] = {}
+    for cost in costs:
+        key = (cost.kind, cost.rung) if cost.alone else ("several at once", cost.rung)
+        rows.setdefault(key, []).append(cost)
+    lines = [HEAD, tuple("---" for _ in HEAD), *(_row(*key, rows[key]) for key in sorted(rows))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _row(kind: str, rung: str, costs: Sequence[Cost]) -> tuple[str, ...]:
+    down = [cost.down for cost in costs]
+    figures = (statistics.median(down), percentile_90(down), max(down))
+    stages = (_median([cost.start for cost in costs]), _median([cost.first_step for cost in costs]))
+    return (kind, rung, str(len(costs)), *(f"{seconds:.1f}" for seconds in figures), *stages)
+
+
+def _median(seconds: Iterable[float | None]) -> str:
+    known = [one for one in seconds if one is not None]
+    return f"{statistics.median(known):.1f}" if known else "-"
+
+
+def percentile_90(seconds: Sequence[float]) -> float:
+    """By the nearest rank."""
+    return sorted(seconds)[-(-9 * len(seconds) // 10) - 1]
