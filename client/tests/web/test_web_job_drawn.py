@@ -16,7 +16,7 @@ from test_report_page import EVIL
 from oarlock.explain import explain
 from oarlock.facts import Facts
 from oarlock.report.curves import Axis
-from oarlock.report.links import Links
+from oarlock.report.links import Links, xids_of
 from oarlock.report.links import nodes_of as nodes_of_story
 from oarlock.report.tables import cordons
 from oarlock.rows import job_row
@@ -140,6 +140,21 @@ def test_a_gpu_that_something_speaks_against_has_a_sign_beside_its_colour_and_wo
     assert any("GPU 5: XID 79: GPU 5 has fallen off the bus" in one for one in page.texts["title"])
     assert "GPU-0c44" in page.texts["td"]
     assert "something speaks against 1 of the nodes. 1 more is kept off" in page.text
+
+
+def test_what_is_said_of_an_xid_stands_once_in_full_and_elsewhere_by_its_name_with_a_link() -> None:
+    def shown(known: Facts, choice: Choice) -> tuple[int, int]:
+        body = drawn_job(explain(known), known, choice).body
+        seen = unescape(re.sub("<title>[^<]*</title>|<[^>]*>", "", body.replace("</td>", " ")))
+        return seen.count(gangs.XID), len(re.findall(r'<a href="#fault-2">XID 79( on gpu-node-03)?</a>', body))
+
+    known = gangs.gang()
+    in_full, named = shown(known, Choice())
+    assert in_full == 1
+    assert named >= 3, "what speaks against its GPU, the cordon, what happened"
+    assert shown(known, Choice(attempt=1))[1] == 0, "its row is not there to lead to"
+    same = gangs.large()
+    assert xids_of(explain(same), explain(same).attempts) == {}, "words of many faults lead to none of them"
 
 
 def test_nothing_speaks_against_nodes_of_which_nobody_says_anything() -> None:

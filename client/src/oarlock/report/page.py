@@ -11,6 +11,7 @@ from oarlock.facts import Facts
 from oarlock.report import tables
 from oarlock.report.curves import curves
 from oarlock.report.gallery import gallery
+from oarlock.report.links import Links, xids_of
 from oarlock.report.markup import Html, element
 from oarlock.report.pictures import Gallery
 from oarlock.report.settings import settings
@@ -23,6 +24,7 @@ from oarlock.report.words import when
 def report(facts: Facts, pictures: Gallery | None = None) -> str:
     """The page as text. The same facts and pictures give the same page."""
     story = explain(facts)
+    links = Links(xids=xids_of(story, tables.with_faults(story)))
     style = _file("style.css")
     script = _file("slider.js") if pictures and pictures.steps else ""
     may_run = _hash(script) if script else "'none'"
@@ -50,9 +52,9 @@ def report(facts: Facts, pictures: Gallery | None = None) -> str:
             timeline(story),
             gallery(pictures) if pictures else None,
             tables.faults(story),
-            tables.cordons(story.cordons),
+            tables.cordons(story.cordons, links),
             tables.attempts(story),
-            tables.chain(story.chain),
+            tables.chain(story.chain, links),
             settings(story, facts),
             tables.unknown(story.unknown),
         ),

@@ -57,10 +57,10 @@ def summary(story: Story, facts: Facts, links: Links | None = None) -> Html:
         bar = element("progress", f"{min(step / total, 1):.0%}", value=str(min(step, total)), max=str(total))
         share = element("p", bar, class_="progress")
     seen = story.trouble.evidence if story.trouble and story.trouble.cause == now.cause else ()
-    details = [element("li", links.said(cut(one, 600))) for one in now.details[:MOST_DETAILS]]
+    details = [element("li", links.said(cut(one, 600), in_full=True)) for one in now.details[:MOST_DETAILS]]
     next_ = links.advice(now.next, attempt=story.trouble.attempt if story.trouble else None)
     evidence = [
-        element("li", f"{in_words.source(one.source)}: ", links.said(cut(one.text, 1024)))
+        element("li", f"{in_words.source(one.source)}: ", links.said(cut(one.text, 1024), in_full=True))
         for one in seen[:MOST_EVIDENCE]
         if one.text not in now.message
     ]
@@ -68,7 +68,7 @@ def summary(story: Story, facts: Facts, links: Links | None = None) -> Html:
         "header",
         element("h1", cut(title_of(story), 400), element("span", now.phase, class_=f"badge {style}")),
         element("p", element("strong", now.cause), f", {meaning}" if meaning else None, class_="cause"),
-        element("p", links.said(cut(now.message, 1500))) if now.message not in ("", meaning) else None,
+        element("p", links.said(cut(now.message, 1500), in_full=True)) if now.message not in ("", meaning) else None,
         element("ul", *details, class_="details") if details else None,
         _rests_on(evidence, folded=bool(details)),
         element("p", element("span", "Next: ", class_="dim"), next_, class_="next") if now.next else None,

@@ -79,9 +79,7 @@ def faults(story: Story, *, only: int | None = None, links: Links | None = None)
     links = links or Links()
     rows: list[Html] = []
     most = MOST_VICTIMS if only is None else MOST_VICTIMS_OF_ONE
-    for one in reversed(story.attempts[-MOST_ATTEMPTS:] if only is None else story.attempts):
-        if only not in (None, one.number):
-            continue
+    for one in reversed(with_faults(story, only=only)):
         rows.extend(row(_FAULT, _root(one, fault, links), id=f"fault-{one.number}") for fault in one.faults[:1])
         victims = one.faults[1:]
         rows.extend(row(_FAULT, _victim(one, fault, links, logged=only is not None)) for fault in victims[:most])
@@ -93,6 +91,13 @@ def faults(story: Story, *, only: int | None = None, links: Links | None = None)
     if not rows:
         return section("Faults", element("p", "None is known.", class_="dim"))
     return section("Faults", table(_FAULT, rows))
+
+
+def with_faults(story: Story, *, only: int | None = None) -> list[Attempt]:
+    """The attempts whose faults are told."""
+    if only is None:
+        return list(story.attempts[-MOST_ATTEMPTS:])
+    return [one for one in story.attempts if one.number == only]
 
 
 def _rounds(attempt: Attempt, links: Links, most: int) -> Iterator[Html]:
@@ -164,7 +169,7 @@ def cordons(found: Sequence[Cordon], links: Links | None = None) -> Html | None:
             done,
             whole(one.attempt),
             one.gpu_uuid or DASH,
-            cut(one.reason, 600),
+            links.beside(cut(one.reason, 600)),
         ]
         cells.append(_uncordoned(one))
         rows.append(row(_CORDON, cells, id=None if one.attempt in ids else f"cordon-{one.attempt}"))

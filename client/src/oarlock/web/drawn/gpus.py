@@ -193,7 +193,7 @@ def _table(told: Sequence[tuple[Node, Against]], links: Links) -> Html | None:
     if not told:
         return None
     rows = (
-        row(_COLUMNS, [links.node(node.name), _gpu(one), at(one.time), cut(one.words, 600)])
+        row(_COLUMNS, [links.node(node.name), _gpu(one), at(one.time), links.beside(cut(one.words, 600))])
         for node, one in sorted(told[: MOST_ROWS * 2], key=lambda each: -each[1].health.weight)[:MOST_ROWS]
     )
     more = (

@@ -14,7 +14,7 @@ from oarlock.facts import Facts
 from oarlock.parts import part
 from oarlock.report import tables
 from oarlock.report.curves import Axis, curves
-from oarlock.report.links import nodes_of
+from oarlock.report.links import nodes_of, xids_of
 from oarlock.report.markup import Html, element
 from oarlock.report.summary import summary
 from oarlock.report.timeline import timeline
@@ -81,8 +81,15 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
         return f"{here}{replace(choice, attempt=attempt).address()}#timeline"
 
     free, avoided = _not_cordoned(story, facts)
-    names = nodes_of(story)
-    to = PageLinks(names, namespace=story.namespace, job=story.name, row=row, free=free, avoided=avoided)
+    to = PageLinks(
+        nodes_of(story),
+        namespace=story.namespace,
+        job=story.name,
+        row=row,
+        free=free,
+        avoided=avoided,
+        xids=xids_of(story, tables.with_faults(story, only=choice.attempt)),
+    )
     wanted = integer(spec_of(facts).get("nodes")) or 0
     return {
         "part-how": (

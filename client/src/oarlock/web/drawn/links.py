@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
 from oarlock.names import is_name
-from oarlock.report.links import Links
+from oarlock.report.links import Links, Xid
 from oarlock.report.markup import Child, Html, element
 from oarlock.rows import JobRow
 from oarlock.web.drawn.actions import ACTIONS, button, job_address
@@ -39,8 +39,9 @@ class PageLinks(Links):
         row: JobRow | None = None,
         free: Iterable[str] = (),
         avoided: Iterable[str] = (),
+        xids: Mapping[str, Xid] | None = None,
     ) -> None:
-        super().__init__(nodes)
+        super().__init__(nodes, xids=xids)
         self._namespace, self._job, self._row = namespace, job, row
         self._free, self._avoided = frozenset(free), frozenset(avoided)
         self._told: set[str] = set()
