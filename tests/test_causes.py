@@ -44,6 +44,16 @@ def test_an_end_of_a_program_has_one_name_for_the_operator_and_for_why(said: str
     assert killed.reason == "ProcessKilled"
 
 
+def test_a_round_that_a_gpu_ended_which_survived_sends_nobody_to_repair_it() -> None:
+    """The operator's reason is one for all faults of GPUs."""
+    ended = {"attempt": 1, "round": 1, "reason": Reason.GPU_FAULT, "exitCode": 81, "message": "GPU 5 XID 94"}
+    line = {"type": "RoundEnded", "attempt": 1, "rank": 0, "message": "GPU 5 XID 94", "data": {"round": 1, "code": 81}}
+    for told in (rounds([ended], (), attempt=1, where={}, job=""), rounds([], [line], attempt=1, where={}, job="")):
+        assert [one.fault.cause for one in told] == [Cause.GPU_PROCESS_FAULT]
+    (lost,) = rounds([ended | {"exitCode": 80, "rung": "ReplacePod"}], (), attempt=1, where={}, job="")
+    assert lost.fault.cause is Cause.GPU_FAULT
+
+
 @pytest.mark.parametrize("code", [1, 83, 137])
 @pytest.mark.parametrize("said", ["rank 3 was killed by SIGKILL", "rank 0: CUDA out of memory", "no step for 60.4 s"])
 def test_the_fault_of_a_round_has_one_name_for_the_operator_and_in_status_and_history(said: str, code: int) -> None:

@@ -14,7 +14,7 @@ from oarlock.explain.causes import OF_CLASS, Cause, named
 from oarlock.facts.model import Object
 from oarlock.parts import part
 from oarlock.story import Evidence, Round, Trouble
-from oarlock_api.contract.exit_codes import failure_class
+from oarlock_api.contract.exit_codes import ExitCode, failure_class
 from oarlock_api.contract.wire import integer, number, text
 
 REPLACE_POD = "ReplacePod"
@@ -99,7 +99,10 @@ def _trouble(
 ) -> Trouble:
     kind, attempt = failure_class(code or 1), integer(told.get("attempt"))
     said = text(told.get("message"), 1024)
-    cause = words.refined(reason or OF_CLASS[kind], said)
+    known = reason or OF_CLASS[kind]
+    if known is Cause.GPU_FAULT and code == ExitCode.RESTART_PROCESS:
+        known = Cause.GPU_PROCESS_FAULT
+    cause = words.refined(known, said)
     return Trouble(
         cause=cause,
         message=said or cause.meaning,
