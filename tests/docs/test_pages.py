@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from functools import cache
@@ -127,6 +128,26 @@ def test_every_command_of_ours_takes_what_it_is_given(fence: Fence) -> None:
         flags = {word.split("=")[0] for word in arguments if word.startswith("-")} - {"--help"}
         known = words_of_help(name) | (words_of_help(name, plain[0]) if plain else set())
         assert flags <= known, command
+
+
+def test_the_command_that_kills_a_rank_by_hand_kills_the_process_of_its_name_and_no_other() -> None:
+    (command,) = (one for fence in TYPED if fence.page == "docs/rounds.md" for one in fence.commands if "kill" in one)
+    script = shlex.split(command)[-1]
+    code = "import ctypes, sys; ctypes.CDLL(None).prctl(15, sys.argv[1].encode(), 0, 0, 0); print(flush=True); input()"
+    # Numbers that no gang on this machine has.
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", code, f"rank-{number}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for number in (770123, 7701234)
+    ]
+    try:
+        assert [one.stdout.readline() for one in ranks if one.stdout] == [b"\n", b"\n"]
+        subprocess.run(["sh", "-c", script.replace("rank-2", "rank-770123")], check=True, timeout=60)
+        assert ranks[0].wait(60) == -signal.SIGKILL
+        assert ranks[1].poll() is None
+    finally:
+        for one in ranks:
+            one.kill()
+            one.communicate()
 
 
 def test_every_test_that_the_security_page_names_is_there() -> None:
