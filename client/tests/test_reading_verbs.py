@@ -136,6 +136,7 @@ def test_events_are_of_the_job_and_its_pods_alone(api: FakeApi, oarlock: Oarlock
             ("Pod", "flux-big-1-0"),
             ("TrainingJob", "flux-1"),
             ("Pod", "flux-1-1-0"),
+            ("Pod", "flux-1-0-i2"),
         ]
     ):
         api.objects[f"/api/v1/namespaces/default/events/{number}"] = {
@@ -145,7 +146,11 @@ def test_events_are_of_the_job_and_its_pods_alone(api: FakeApi, oarlock: Oarlock
             "reason": f"R{number}",
         }
     rows = [json.loads(line) for line in oarlock("events", "flux", "-o", "jsonl").out.splitlines()]
-    assert [(row["about"], row["reason"]) for row in rows] == [("trainingjob/flux", "R1"), ("pod/flux-1-0", "R0")]
+    assert [(row["about"], row["reason"]) for row in rows] == [
+        ("pod/flux-1-0-i2", "R5"),
+        ("trainingjob/flux", "R1"),
+        ("pod/flux-1-0", "R0"),
+    ]
 
 
 def test_faults_name_the_gpu_and_the_node(api: FakeApi, oarlock: Oarlock) -> None:

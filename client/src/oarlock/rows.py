@@ -233,8 +233,8 @@ def node_rows(nodes: Iterable[Json]) -> list[NodeRow]:
 
 
 def _is_pod_of(pod: str, job: str) -> bool:
-    """Whether it is `<job>-<attempt>-<rank>`: a job `flux-1` has pods that begin with `flux-1-`, too."""
-    return re.fullmatch(rf"{re.escape(job)}-[0-9]+-[0-9]+", pod) is not None
+    """Whether it is `<job>-<attempt>-<rank>`, or a later one of that rank: pods of `flux-1` begin with `flux-1-`, too."""
+    return re.fullmatch(rf"{re.escape(job)}-[0-9]+-[0-9]+(-i[0-9]+)?", pod) is not None
 
 
 def _text(raw: Json, name: str) -> str | None:

@@ -496,6 +496,44 @@ def test_a_round_that_a_lost_pod_ended_says_that_the_pod_was_made_anew() -> None
     assert one.fault.action == "its pod was made anew"
 
 
+ANEW = {**BOOKED, "rung": "ReplacePod"}
+
+
+def test_what_a_pod_left_that_was_made_anew_is_told_of_its_round_and_not_as_what_the_job_has_now() -> None:
+    def left(time: str) -> dict[str, Any]:
+        data = {"code": 137, "detectedAt": f"2026-11-23T{time}Z"}
+        return line("Fault", rank=1, node="node-2", time=time, reason="Application", message=KILLED, data=data)
+
+    first = (*ROUND_LINES[:1], left("14:02:58"))
+    known = facts(job("Running", attempt=1, attempts=[BEGAN], rounds=[ANEW]), output=output(*first))
+    assert (explain(known).now.cause, explain(known).attempts[0].faults) == ("Training", ())
+    again = explain(facts(known.job, output=output(*first, left("14:20:00"))))
+    assert [one.time for one in again.attempts[0].faults] == ["2026-11-23T14:20:00Z"], "the new one has failed, too"
+
+
+def test_a_pod_that_was_made_anew_is_named_by_its_number_within_the_gang() -> None:
+    said = "pod flux-1-1-i2 on node-2: rank 1 was killed by SIGKILL"
+    (moment,) = (
+        one
+        for one in explain(facts(job("Running", attempts=[BEGAN], rounds=[{**ANEW, "message": said}]))).chain
+        if one.what == "ProcessKilled"
+    )
+    assert moment.text.startswith(said)
+    told = event("Hang", f"{said}. Attempt 2 starts.")
+    story = explain(facts(job("Recovering", attempt=2, attempts=[BEGAN]), events=[told]))
+    assert [(one.rank, one.pod) for one in story.attempts[0].faults] == [(1, "flux-1-1-i2")]
+
+
+def test_while_a_pod_is_made_anew_it_is_said_which_and_why() -> None:
+    lost = [{"rank": 2, "incarnation": 2, "nodeName": "node-3", "reason": "NodeLost"}, {"incarnation": 2}]
+    busy = {"stage": "Replace", "stageStartTime": "2026-11-23T10:02:09Z", "replacing": lost}
+    assert explain(facts(job("Recovering", attempt=1, recovery=busy))).now.details == (
+        "now a lost pod is made anew, and the others stand by, since 10:02:09 UTC",
+        "pod 2, lost on node-3: NodeLost",
+        "pod ?",
+    )
+
+
 def test_a_round_of_a_job_that_is_gone_is_told_by_its_history() -> None:
     ended = line("Ended", rank=0, node="node-1", time="14:40:00", reason="Succeeded", data={"step": 1000})
     story = explain(facts(None, output=output(*ROUND_LINES, ended)))

@@ -20,7 +20,7 @@ from oarlock.explain.pods import Pod
 from oarlock.explain.rounds import rounds
 from oarlock.facts.model import Facts, Object
 from oarlock.parts import objects, part, texts
-from oarlock.story import Attempt, Evidence, Place, Stage, Trouble
+from oarlock.story import Attempt, Evidence, Place, Round, Stage, Trouble
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.report import Report, parse_report
 from oarlock_api.contract.wire import WireError, integer, number, text
@@ -31,8 +31,10 @@ _AS_WISHED = ("Suspended", "NodeMarked", "SlowRank")
 """Why attempts end whose pods were told to go: that they left is no fault."""
 _BROAD = (Cause.APPLICATION_ERROR, FailureClass.APPLICATION)
 """Why attempts ended whose program failed, however it did."""
+_CLOCKS = timedelta(seconds=30)
+"""Between those of two pods, at most."""
 _NEXT = re.compile(r"[.;] Attempt (\d+) starts")
-_POD = re.compile(r"pod (?P<pod>\S+-\d+-(?P<rank>\d+)) on (?P<node>[\w.-]+):")
+_POD = re.compile(r"pod (?P<pod>\S+-\d+-(?P<rank>\d+)(?:-i\d+)?) on (?P<node>[\w.-]+):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
     found = []
     for number in sorted(numbers - {0}):
         record = records.get(number, {})
-        own = [pod for pod in pods if pod.attempt == number]
+        # A pod that was made anew within the attempt has a longer name, and comes last.
+        own = sorted((pod for pod in pods if pod.attempt == number), key=lambda pod: (len(pod.name), pod.name))
         places = _places(own, lines.at(number), record)
         where = {place.rank: place.node for place in places}
         troubles = _troubles(facts, own, lines.at(number), [one for one in reports if one.attempt == number], where)
@@ -88,14 +91,22 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
         best = _with_what_was_kept(facts, told.get(number), record, number)
         if best and number != of_last_fault and (not troubles or troubles[0].cause in faults.VICTIMS):
             troubles = [best, *(one for one in troubles if one.rank != best.rank)]
-        one = _attempt(record, number=number, pods=own, lines=lines.at(number), places=places, troubles=tuple(troubles))
         ended = rounds(booked, lines.at(number), attempt=number, where=where, job=job_of(facts))
+        troubles = [one for one in troubles if not _was_replaced(one, ended)]
+        one = _attempt(record, number=number, pods=own, lines=lines.at(number), places=places, troubles=tuple(troubles))
         # What ended the attempt after all is told as its fault.
         own_faults = {(fault.time, fault.rank) for fault in troubles}
         found.append(
             replace(one, rounds=tuple(each for each in ended if (each.fault.time, each.fault.rank) not in own_faults))
         )
     return tuple(_by_one_name(found))
+
+
+def _was_replaced(trouble: Trouble, ended: Iterable[Round]) -> bool:
+    """Whether it is that of a pod which was made anew within the attempt: a round ended with it, and no attempt."""
+    then = parsed(trouble.time)
+    replaced = (parsed(one.fault.time) for one in ended if one.replaced and one.fault.rank == trouble.rank)
+    return any(then is not None and time is not None and then <= time + _CLOCKS for time in replaced)
 
 
 def _by_one_name(found: Iterable[Attempt]) -> Iterator[Attempt]:

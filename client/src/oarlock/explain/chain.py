@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from oarlock import in_words
@@ -102,8 +103,8 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
 
 def where_of(fault: Trouble) -> str:
     """`node-2, pod 1, GPU 0: ` as far as it is known and the message does not say it."""
-    # A pod's name ends with its number.
-    of_the_pod = fault.rank is None or f"-{fault.rank} on " in fault.message
+    # A pod's name ends with its number, or with that and its incarnation.
+    of_the_pod = fault.rank is None or re.search(rf"-{fault.rank}(-i\d+)? on ", fault.message)
     pod = "" if of_the_pod else f"pod {fault.rank}"
     parts = [fault.node, pod, f"GPU {fault.gpu}" if fault.gpu is not None else ""]
     said = ", ".join(one for one in parts if one and one not in fault.message)

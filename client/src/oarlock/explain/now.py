@@ -336,7 +336,16 @@ def _stage(s: Situation, phase: str) -> tuple[str, ...]:
     recovery = part(s.status, "recovery")
     words = BUSY_WITH.get(text(recovery.get("stage"), 64)) if phase == "Recovering" else None
     since = text(recovery.get("stageStartTime"), 40)[11:19]
-    return (f"now {words}{f', since {since} UTC' if since else ''}",) if words else ()
+    if not words:
+        return ()
+    return (f"now {words}{f', since {since} UTC' if since else ''}", *map(_anew, objects(recovery, "replacing")))
+
+
+def _anew(told: Object) -> str:
+    """Which pod is made anew, and why."""
+    node, reason = text(told.get("nodeName"), 253), text(told.get("reason"), 253)
+    rank = integer(told.get("rank"))
+    return f"pod {'?' if rank is None else rank}{f', lost on {node}' if node else ''}{f': {reason}' if reason else ''}"
 
 
 def _of_phase(phase: str, reason: Cause | None) -> Cause:
