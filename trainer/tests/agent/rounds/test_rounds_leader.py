@@ -148,6 +148,12 @@ def test_a_pod_that_is_lost_while_the_others_say_why_they_failed_is_why_they_did
     assert leader.ended[0].fault == LOST
 
 
+def test_a_pod_whose_next_one_is_there_before_it_is_missed_is_why_the_others_failed() -> None:
+    leader = failed(82, "lost a peer")
+    hear(leader, 3.4, replace(running(ZERO, 9), running=False), NEXT)
+    assert (leader.ended[0].rank, leader.ended[0].replaced) == (1, True)
+
+
 def test_a_pod_that_is_lost_after_its_ranks_were_gone_is_not_why_the_round_ended() -> None:
     leader = failed(1, "ValueError")
     hear(leader, 3.4, replace(running(ONE, 4, fault=Fault(1, "ValueError")), running=False))

@@ -89,28 +89,40 @@ class Leader:
         if known is None or report.agent != known.report.agent:
             if known and report.incarnation <= known.report.incarnation:
                 return f"another agent holds rank {report.rank}"
+            if known:
+                self._blame(known.report, _replaced(report.rank))
             self._seats[report.rank] = Seat(report, now, now)
         elif report.sequence > known.report.sequence:
             known.report, known.heard_at = report, now
         if report.round.term < self.order.round.term:
             self._unpromised_at = now
-        end = self._end
-        if end and report.round == end.round:
-            end.step = max(end.step, report.step)
-            if report.fault and report.fault.gpu:
-                end.gpus.add(report.fault.gpu.uuid)
-            if report.fault and report.fault.weight < end.fault.weight:
-                end.rank, end.fault = report.rank, report.fault
+        if self._end and report.round == self._end.round:
+            self._learn(self._end, report)
         return ""
+
+    @staticmethod
+    def _learn(end: Ended, report: Report) -> None:
+        """What a member says of the round that ended, after it did."""
+        end.step = max(end.step, report.step)
+        if report.fault and report.fault.gpu:
+            end.gpus.add(report.fault.gpu.uuid)
+        if report.fault and report.fault.weight < end.fault.weight:
+            end.rank, end.fault = report.rank, report.fault
 
     def lose(self, rank: int, incarnation: int, fault: Fault) -> None:
         """The link has lost that pod of this rank. It, or a later one, is waited for."""
-        seat, end = self._seats.get(rank), self._end
+        seat = self._seats.get(rank)
         if seat and seat.report.incarnation > incarnation:
             return
         self.lost[rank] = Lost(incarnation, fault)
-        if end and seat and seat.report.round == end.round and seat.report.running and fault.weight < end.fault.weight:
-            end.rank, end.fault, end.incarnation = rank, fault, incarnation
+        if seat:
+            self._blame(seat.report, fault)
+
+    def _blame(self, gone: Report, fault: Fault) -> None:
+        """The round ended with this pod, where its ranks still ran: all that others said of the end came of that."""
+        end = self._end
+        if end and gone.round == end.round and gone.running and fault.weight < end.fault.weight:
+            end.rank, end.fault, end.incarnation = gone.rank, fault, gone.incarnation
 
     def incarnation(self, rank: int) -> int:
         """Of the pod of this rank that was heard last; 1 where none was."""
@@ -158,7 +170,7 @@ class Leader:
         for rank, seat in self._seats.items():
             silent = now - seat.heard_at
             if seat.report.agent != members[rank] if members else seat.report.incarnation > 1:
-                yield rank, Fault(ExitCode.PEER_LOST, f"the pod of rank {rank} was replaced", lost=True)
+                yield rank, _replaced(rank)
             elif seat.report.fault and seat.report.round == self.order.round:
                 yield rank, seat.report.fault
             elif silent > self._missed_after:
@@ -236,9 +248,8 @@ class Leader:
     def _book_end(self, last: Round) -> None:
         """`last` is the newest round that any member has been in."""
         if self.order.round.number == 0 < last.number:
-            fault = Fault(ExitCode.PEER_LOST, "the pod of rank 0 was lost", lost=True)
             self._step = max(seat.report.step for seat in self._seats.values())
-            self._end = Ended(last, 0, fault, self._step, self._since)
+            self._end = Ended(last, 0, _replaced(0), self._step, self._since)
         if end := self._end:
             end.replaced = end.fault.lost and self._seats[end.rank].report.incarnation > end.incarnation
             self.ended.append(end)
@@ -246,3 +257,7 @@ class Leader:
 
     def _leave(self, code: int, why: str) -> None:
         self.order = Order(self.order.round, Wanted.LEAVE, code=code, why=why)
+
+
+def _replaced(rank: int) -> Fault:
+    return Fault(ExitCode.PEER_LOST, f"the pod of rank {rank} was lost", lost=True)
