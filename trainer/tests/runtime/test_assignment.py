@@ -113,6 +113,13 @@ def test_who_the_pod_is_can_be_read_without_a_job() -> None:
     assert (pod.attempt, pod.pod_uid, pod.rank, pod.job) == (7, "p", 0, "")
 
 
+def test_a_pod_knows_which_one_of_its_rank_it_is_and_whether_the_one_before_may_still_run() -> None:
+    first, second = read_pod({}), read_pod({"OARLOCK_INCARNATION": "2", "OARLOCK_REPLACES_PODS": "1"})
+    assert (first.incarnation, first.follows_the_dead, first.replaces_pods) == (1, True, False)
+    assert (second.incarnation, second.follows_the_dead, second.replaces_pods) == (2, False, True)
+    assert read_pod({"OARLOCK_INCARNATION": "2", "OARLOCK_FOLLOWS_THE_DEAD": "1"}).follows_the_dead
+
+
 # The gang's key
 
 
