@@ -1,4 +1,4 @@
-"""Ranks that start anew inside living pods: what a fault costs that broke no pod (recovery.inPlace: Auto)."""
+"""Ranks that start anew inside living pods, and lost pods that are replaced: what a fault costs (recovery.inPlace: Auto)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oarlock_api.contract.names import Label, pod_name
 from tests.e2e.jobs import SMALL, Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
@@ -44,10 +45,10 @@ def trains_in(jobs: Jobs, number: int) -> dict[str, Any]:
     return jobs.agent(f"{NAME}-1-0")
 
 
-def losses(jobs: Jobs) -> dict[int, set[float]]:
+def losses(jobs: Jobs, name: str) -> dict[int, set[float]]:
     """Step -> the losses that were told of it, by whichever round."""
     found = defaultdict(set)
-    whole = (jobs.output / NAME / "metrics.jsonl").read_text().rpartition("\n")[0]
+    whole = (jobs.output / name / "metrics.jsonl").read_text().rpartition("\n")[0]
     for line in map(json.loads, whole.splitlines()):
         if "loss" in line:
             found[line["step"]].add(line["loss"])
@@ -75,4 +76,45 @@ def test_ranks_that_are_killed_crash_or_hang_start_anew_in_their_pods_from_the_n
     assert booked["nodeName"] == node
     assert booked["lostSteps"] == max(end["step"] - end["resumedStep"], 0)
     assert len(jobs.events(gang, "RanksRestarted")) == number
-    assert all(len(told) == 1 for told in losses(jobs).values())
+    assert all(len(told) == 1 for told in losses(jobs, gang).values())
+
+
+@pytest.fixture
+def fresh(jobs: Jobs, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Another such gang: a program that was killed before is not given a new pod at once."""
+    name = f"lost-{request.node.callspec.params['rank']}"
+    jobs.apply(name, recovery={"inPlace": "Auto"}, **SMALL)
+    jobs.wait_for_checkpoint_of(name, 1)
+    yield name
+    jobs.delete(name)
+
+
+def newest(jobs: Jobs, name: str) -> dict[int, dict[str, Any]]:
+    """Rank -> the metadata of its newest pod."""
+    found = jobs.cluster.kubectl("get", "pods", "-l", f"oarlock.dev/job={name}", "-o", "json")
+    every = [pod["metadata"] for pod in json.loads(found)["items"]]
+    every.sort(key=lambda metadata: int(metadata["labels"].get(Label.INCARNATION, 1)))
+    return {int(metadata["labels"][Label.RANK]): metadata for metadata in every}
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_pod_that_is_lost_is_replaced_and_training_goes_on_with_the_same_losses_in_the_pod_that_is_left(
+    jobs: Jobs, fresh: str, rank: int
+) -> None:
+    before = newest(jobs, fresh)
+    jobs.cluster.fault("kill-container", f"default/{before[rank]['name']}")
+    status = jobs.wait(
+        fresh,
+        "the round after it",
+        lambda status: status.get("round") == 2 and "stage" not in status["recovery"],
+    )
+    assert (status["attempt"], len(status["attempts"])) == (1, 1)
+    after = newest(jobs, fresh)
+    assert after[1 - rank]["uid"] == before[1 - rank]["uid"]
+    assert after[rank]["name"] == pod_name(fresh, 1, rank, 2)
+    booked = status["rounds"][-1]
+    assert (booked["round"], booked["rank"], booked["rung"]) == (1, rank, "ReplacePod")
+    saved = status["latestCheckpoint"]["step"]
+    jobs.wait(fresh, "a checkpoint", lambda status: status["latestCheckpoint"]["step"] > saved)
+    assert jobs.status(fresh)["attempt"] == 1
+    assert all(len(told) == 1 for told in losses(jobs, fresh).values())
