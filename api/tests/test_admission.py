@@ -65,6 +65,20 @@ def test_models_refuse_and_say_how_to_mend(make_job: MakeJob, case: Manifest) ->
     assert case["words"] in refusal(make_job(case["spec"]))
 
 
+@pytest.mark.parametrize(
+    ("size", "nearest"),
+    [
+        ({"nodes": 4, "gpusPerNode": 8}, "24 micro-batches on 32 GPUs, at most nodes: 3 with gpusPerNode: 8: "),
+        ({"nodes": 2, "gpusPerNode": 16}, "24 micro-batches on 32 GPUs, at most nodes: 1 with gpusPerNode: 16: "),
+        ({"nodes": 25, "gpusPerNode": 0}, "24 micro-batches on 25 GPUs, at most nodes: 24 with gpusPerNode: 1: "),
+    ],
+)
+def test_a_size_that_a_step_cannot_be_dealt_to_is_refused_with_the_nearest(
+    make_job: MakeJob, size: Manifest, nearest: str
+) -> None:
+    assert nearest in refusal(make_job(size | {"training": {"batchSize": 2, "effectiveBatch": 48}}))
+
+
 @pytest.mark.parametrize("case", OUT_OF_BOUNDS, ids=_name)
 def test_models_refuse_what_is_out_of_bounds(make_job: MakeJob, case: Manifest) -> None:
     assert case["words"].replace("[", ".").replace("]", "") in refusal(make_job(case["spec"]))

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from oarlock_api.bounds import check_bounds
+from oarlock_api.dealing_rule import EVERY_GPU_GETS_A_MICRO_BATCH
 from oarlock_api.group import Group
 from oarlock_api.output import Output
 from oarlock_api.pod import Pod
@@ -76,6 +77,7 @@ class TrainingJobSpec(Group):
             message="pod.patch may not mount anything at output.mountPath of the trainer: spec.output says what is there",
             holds=lambda spec: not any(_at_the_output(mount, spec) for mount in _patched_mounts(spec)),
         ),
+        EVERY_GPU_GETS_A_MICRO_BATCH,
         Rule(
             cel="self.output == oldSelf.output",
             message="spec.output is immutable: a job's checkpoints lie there; make a new job to write elsewhere",

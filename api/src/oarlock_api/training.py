@@ -57,6 +57,17 @@ class Training(Group):
                 or any(dataset.role == Role.EVALUATION for dataset in training.data.datasets)
             ),
         ),
+        Rule(
+            cel="!has(self.effectiveBatch) || self.effectiveBatch % self.batchSize == 0",
+            message="training.effectiveBatch is cut into micro-batches of batchSize: set it to a multiple of that",
+            holds=lambda training: not training.effective_batch or training.effective_batch % training.batch_size == 0,
+        ),
+        Rule(
+            cel="!has(self.effectiveBatch) || self.gradientAccumulation == 1",
+            message="training.effectiveBatch says how many micro-batches a step has: remove gradientAccumulation, or "
+            "effectiveBatch",
+            holds=lambda training: not training.effective_batch or training.gradient_accumulation == 1,
+        ),
         only_when(
             "lora",
             setting="method",
@@ -150,6 +161,11 @@ class Training(Group):
     )
     gradient_accumulation: Annotated[StrictInt, Field(ge=1, le=4096)] = Field(
         default=1, description="Micro-batches per optimizer step. SimpleTuner: gradient_accumulation_steps."
+    )
+    effective_batch: Annotated[StrictInt, Field(ge=1, le=16_777_216)] | None = Field(
+        default=None,
+        description="Samples of each optimizer step, on however many GPUs: their micro-batches are dealt to those there "
+        "are. Absent = batchSize x GPUs x gradientAccumulation.",
     )
     seed: Annotated[StrictInt, Field(ge=0, le=2**53)] = Field(
         default=42, description="Seed of every draw: order, noise, crops, dropout. SimpleTuner: seed."

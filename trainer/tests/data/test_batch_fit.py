@@ -51,6 +51,13 @@ def test_the_error_names_count_need_repeats_and_remedies() -> None:
     )
 
 
+def test_a_fixed_step_is_told_in_micro_batches_and_mended_by_a_smaller_one() -> None:
+    batch = Batch(per_rank=2, ranks=3, accumulation=6, micro_batches=16)
+    message = refused([bucket(1.0, 25)], batch)
+    assert "effective batch 32 = 2 per micro-batch x 16 micro-batches, at most 6 on each of 3 GPUs" in message
+    assert "Any of these mends it: effectiveBatch 24; repeats: 1;" in message
+
+
 def test_remedies_change_no_more_than_they_must_and_ask_for_nothing_that_is_so_already() -> None:
     with pytest.raises(ConfigurationError) as raised:
         fit([bucket(0.75, 96)], Batch(per_rank=8, ranks=2, accumulation=8), repeat_small=False)

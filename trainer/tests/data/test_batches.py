@@ -49,6 +49,35 @@ def test_any_number_of_ranks_computes_the_same_global_batches(
         assert together == alone
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 7, 8])
+def test_a_fixed_batch_is_dealt_to_any_number_of_ranks_in_as_many_passes_on_each(tmp_path: Path, ranks: int) -> None:
+    data = prepared(tmp_path)
+    settings = training(batchSize=1, effectiveBatch=EFFECTIVE)
+    each = [loader(data, settings, rank=rank, ranks=ranks) for rank in range(ranks)]
+    for step in (0, 1, 7, 31):
+        alone = global_batch(data, step, ranks=1, per_rank=EFFECTIVE, accumulation=1)
+        batches = [one.step(step) for one in each]
+        dealt = [numbers(batch) for batch in batches]
+        assert [dealt[slot % ranks][slot // ranks] for slot in range(EFFECTIVE)] == alone
+        assert sum(map(len, dealt)) == EFFECTIVE
+        passes = {len(batch.micro_batches) for batch in batches}
+        assert passes == {-(-EFFECTIVE // ranks)}
+        # The mean over all passes of all ranks is the mean over the samples.
+        counting = {weight for batch in batches for weight in batch.weights if weight}
+        assert counting == {passes.pop() * ranks / EFFECTIVE}
+
+
+def test_a_world_that_changes_size_sees_each_sample_once_an_epoch(tmp_path: Path) -> None:
+    """Twelve pictures have one size and eleven the other: their streams, cut at any step, are passes over each."""
+    data, settings = prepared(tmp_path), training(batchSize=1, effectiveBatch=EFFECTIVE)
+    seen: list[int] = []
+    for step in range(69):  # each stream ends with a whole pass: 24 epochs of 23 rows
+        ranks = (3, 2, 3, 1, 3)[step // 14]
+        each = [loader(data, settings, rank=rank, ranks=ranks) for rank in range(ranks)]
+        seen += [row for one in each for row, _, _ in numbers(one.step(step))]
+    assert {row: seen.count(row) for row in range(ROWS)} == dict.fromkeys(range(ROWS), 24)
+
+
 def test_a_step_takes_pictures_of_one_size_each_with_its_own_caption_or_none(tmp_path: Path) -> None:
     data = prepared(tmp_path)
     empty = 2**31 % 2**15

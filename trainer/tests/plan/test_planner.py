@@ -143,6 +143,16 @@ def test_the_fields_bounds_bound_what_is_proposed() -> None:
     assert all(one.samples <= 4096 and one.accumulation <= 4096 for one in same_effective_batch(work))
 
 
+def test_a_fixed_batch_stays_as_it_is_in_other_micro_batches_and_on_other_gpus() -> None:
+    work = on_h100(nodes=3, batchSize=8, effectiveBatch=256).work
+    assert (work.batch.effective, work.accumulation) == (256, 2)
+    cuts = list(same_effective_batch(work))
+    assert [(one.samples, one.accumulation) for one in cuts] == [(4, 3), (2, 6), (1, 11)]
+    sizes = [work.on(nodes * 8, 8) for nodes in (1, 2, 4, 5)]
+    assert [one and one.accumulation for one in sizes] == [4, 2, 1, None]
+    assert {one.batch.effective for one in [*cuts, *sizes] if one} == {256}
+
+
 def test_adapters_run_on_ddp_on_a_single_gpu() -> None:
     plan = on_h100(nodes=1, gpus=1, batchSize=1, method="LoRA")
     assert (plan.zero_stage, plan.recomputed) == (0, 0)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 STEPS = 9
 ROUNDING = 5e-3
 """Relative: sums of gradients are rounded to bfloat16 in another order, and that adds up over nine updates."""
+GRADIENT_ROUNDING = 3e-2
+"""Relative: gradients themselves are bfloat16, of eight bits."""
 OPTIMIZER = {"learningRate": 1e-3}
 
 
@@ -56,6 +58,23 @@ def test_a_run_goes_on_with_any_number_of_ranks(
         assert {event["step"] for event in run.of("resumed")} == ({3 * (attempt - 1)} if attempt > 1 else set())
         losses |= run.losses
     assert losses == pytest.approx(undisturbed.losses, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_shares_that_are_unequal_make_the_same_step_where_states_are_sharded(
+    undisturbed: Run, gang: Gang, tmp_path: Path, stage: int
+) -> None:
+    """Four micro-batches over three ranks: 2 + 1 + 1. Adam is blind to the scale of gradients, their norm is not."""
+    engine = {"strategy": "DeepSpeed", "zeroStage": stage}
+    losses, norms = {}, {}
+    for attempt, ranks in enumerate((3, 1, 3), start=1):
+        wanted = training(gang, ranks=ranks, steps=3 * attempt, batchSize=1, effectiveBatch=4, engine=engine)
+        run = gang.run(tmp_path, wanted, ranks=ranks, attempt=attempt)
+        assert run.codes == dict.fromkeys(range(ranks), 0), gang.log()
+        losses |= run.losses
+        norms |= run.norms
+    assert losses == pytest.approx(undisturbed.losses, rel=ROUNDING)
+    assert norms == pytest.approx(undisturbed.norms, rel=GRADIENT_ROUNDING)
 
 
 def test_a_run_goes_on_with_another_engine(undisturbed: Run, gang: Gang, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from oarlock_api.data import Compression
 from oarlock_api.training import Training
-from oarlock_trainer.data.batch_fit import Batch
+from oarlock_trainer.data.batch_fit import batch_of
 from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.embedding_index import EmbeddingIndex, resolve
 from oarlock_trainer.data.flips import entry_keys
@@ -165,7 +165,7 @@ class Speaking:
 def loader(
     data: Prepared, settings: Training, *, rank: int = 0, ranks: int = 1, encoding: Encoding | None = None
 ) -> Loader:
-    batch = Batch(per_rank=settings.batch_size, ranks=ranks, accumulation=settings.gradient_accumulation)
+    batch = batch_of(settings, ranks=ranks, ranks_per_node=ranks)
     buckets = make_buckets(data.table, settings, batch)
     order = make_timeline(buckets, settings, effective=batch.effective)
     rank_info = RankInfo(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
@@ -176,9 +176,11 @@ def loader(
 
 
 def numbers(batch: StepBatch) -> list[Numbers]:
+    """Of the samples that count."""
     return [
         (int(bits(latents)[0]), int(bits(pooled)[0]), float(sigma))
-        for micro in batch.micro_batches
+        for micro, weight in zip(batch.micro_batches, batch.weights, strict=True)
+        if weight
         for latents, pooled, sigma in zip(micro.latents, micro.pooled, micro.sigmas, strict=True)
     ]
 

@@ -3,7 +3,8 @@
     python -m oarlock_trainer.ranks.rank_host --program disturbed:main
 
 OARLOCK_PAUSE: while this file exists, no file of a storage is opened; each open that had to wait adds a line to the file's
-namesake that ends in .waited. SLOW_RANK: each forward pass of this rank takes a fifth of a second more.
+namesake that ends in .waited. SLOW_RANK: each forward pass of this rank takes a fifth of a second more. WRITE_DOWN: the
+arithmetic is float32, and what each step computes is written below this folder.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import time
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from float32 import compute_in_float32, write_down
 
 from oarlock_trainer.loop import train
 from oarlock_trainer.storage.local import LocalFiles
@@ -23,6 +26,9 @@ def main() -> int:
         _pause(Path(pause))
     if os.environ.get("SLOW_RANK") == os.environ["RANK"]:
         _slow()
+    if folder := os.environ.get("WRITE_DOWN"):
+        compute_in_float32()
+        write_down(Path(folder))
     return train.main()
 
 

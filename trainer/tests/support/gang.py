@@ -45,6 +45,11 @@ class Run:
         return {one["step"]: one["loss"] for one in self.of("step") if one["rank"] == 0}
 
     @property
+    def norms(self) -> dict[int, float]:
+        """Of the gradients of each step, before clipping."""
+        return {one["step"]: one["gradientNorm"] for one in self.of("step") if one["rank"] == 0}
+
+    @property
     def failure(self) -> str:
         return " | ".join(one["summary"] for one in self.of("failure"))
 

@@ -22,7 +22,7 @@ from oarlock_api.training import Task
 from oarlock_trainer.commands.config_checks import check_config
 from oarlock_trainer.commands.local_manifest import job_file, moved
 from oarlock_trainer.data import quarantine
-from oarlock_trainer.data.batch_fit import Batch
+from oarlock_trainer.data.batch_fit import batch_of
 from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.flips import keeps_mirrored
 from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_an_epoch, steps_of
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.spec import TrainingJobSpec
     from oarlock_api.training import Training
+    from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.buckets import Size
 
 _NAMED = 5
@@ -74,12 +75,7 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
         except quarantine.TooManyRejectedError as error:
             raise error.unlisted() from error
         table = Table(table_folder(job.output), scanned.manifest)
-        batch = Batch(
-            per_rank=training.batch_size,
-            ranks=world_size,
-            accumulation=training.gradient_accumulation,
-            ranks_per_node=max(spec.gpus_per_node, 1),
-        )
+        batch = batch_of(training, ranks=world_size, ranks_per_node=max(spec.gpus_per_node, 1))
         groups = group(table, training, tuple(Role))
         buckets, steps, epoch_steps = _cut(table, training, batch, groups)
         kept = [one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in training.data.datasets]

@@ -1,7 +1,7 @@
 """Whether every bucket can fill an optimizer step, and how often its samples have to be seen for that.
 
-Effective batch E = batchSize x ranks x gradientAccumulation. A bucket of n pictures with `repeats` extra passes offers
-n x (repeats + 1) samples an epoch and needs at least E, since all ranks draw the same bucket in one optimizer step.
+Effective batch E = batchSize x ranks x gradientAccumulation, or effectiveBatch. A bucket of n pictures with `repeats` extra
+passes offers n x (repeats + 1) samples an epoch and needs at least E, since all ranks draw the same bucket in one step.
 """
 
 from __future__ import annotations
@@ -9,32 +9,67 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.runtime.dealing import dealing_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oarlock_api.training import Training
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one optimizer step takes."""
+    """What one optimizer step takes: `accumulation` micro-batches of each rank, or `micro_batches` dealt to all of them."""
 
     per_rank: int
     ranks: int
     accumulation: int
     ranks_per_node: int = 8
     """The most that a node has."""
+    micro_batches: int | None = None
+    """Of all ranks, where the job has it so (effectiveBatch). A rank computes `accumulation` of them at most."""
 
     @property
     def effective(self) -> int:
         """Samples in one optimizer step."""
-        return self.per_rank * self.ranks * self.accumulation
+        return self.per_rank * (self.micro_batches or self.ranks * self.accumulation)
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """How the samples are cut into micro-batches, as fields of spec.training."""
+        cut = {"batchSize": self.per_rank}
+        return cut if self.micro_batches else cut | {"gradientAccumulation": self.accumulation}
+
+    @property
+    def settings(self) -> str:
+        """The same in words."""
+        return " with ".join(f"{field} {value}" for field, value in self.fields.items())
 
     def __str__(self) -> str:
-        return (
-            f"effective batch {self.effective} = {self.per_rank} per GPU x {self.ranks} GPUs x "
-            f"{self.accumulation} accumulation"
-        )
+        return f"effective batch {self.effective} = {self.product}"
+
+    @property
+    def product(self) -> str:
+        """What the samples of a step are made of, in words."""
+        if self.micro_batches and self.micro_batches % self.ranks:
+            return (
+                f"{self.per_rank} per micro-batch x {self.micro_batches} micro-batches, at most {self.accumulation} on each "
+                f"of {self.ranks} GPUs"
+            )
+        return f"{self.per_rank} per GPU x {self.ranks} GPUs x {self.accumulation} accumulation"
+
+
+def batch_of(training: Training, *, ranks: int, ranks_per_node: int) -> Batch:
+    """What a step of the job takes on so many ranks. Raises ConfigurationError where it cannot be dealt to them."""
+    dealing = dealing_of(training, ranks)
+    return Batch(
+        per_rank=training.batch_size,
+        ranks=ranks,
+        accumulation=dealing.passes,
+        ranks_per_node=ranks_per_node,
+        micro_batches=dealing.micro_batches if training.effective_batch else None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +154,10 @@ def _remedies(buckets: Sequence[BucketSize], batch: Batch, *, repeat_small: bool
 
 def _smaller_steps(samples: int, batch: Batch) -> Iterator[str]:
     """The largest steps that `samples` fill, by one number of the batch, or else by two."""
+    if batch.micro_batches:
+        if samples >= batch.per_rank * batch.ranks:
+            yield f"effectiveBatch {samples // batch.per_rank * batch.per_rank}"
+        return
     size = samples // (batch.ranks * batch.accumulation)
     times = samples // (batch.ranks * batch.per_rank)
     if size:

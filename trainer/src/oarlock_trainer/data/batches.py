@@ -1,6 +1,6 @@
 """From the order of samples to the micro-batches of a rank.
 
-Slot s of a step's E samples belongs to micro-batch s // (batchSize x ranks), rank (s // batchSize) % ranks. What is
+Slot s of a step's E samples belongs to micro-batch s // batchSize, which is dealt to a rank (runtime.dealing). What is
 drawn for a sample depends on its global index alone (runtime.draws), never on the rank that computes it.
 """
 
@@ -20,6 +20,7 @@ from oarlock_trainer.data.flips import flips, picture_at
 from oarlock_trainer.data.grouping import group
 from oarlock_trainer.models.flux import schedule
 from oarlock_trainer.models.flux.loss import MicroBatch
+from oarlock_trainer.runtime.dealing import dealing_of
 from oarlock_trainer.runtime.draws import Purpose, SampleDraws, sample_draws
 from oarlock_trainer.runtime.errors import ConfigurationError
 
@@ -68,11 +69,13 @@ class TextEncoding(Protocol):
 class StepBatch:
     """What one rank computes in one optimizer step. `tokens` are image and text tokens of one sample.
 
+    `weights` of the micro-batches in the mean over all that all ranks compute; of one that counts elsewhere already, 0.
     `regularizes`: all of it, on every rank, is of a dataset with role Regularization.
     """
 
     epoch: int
     micro_batches: list[MicroBatch]
+    weights: list[float]
     tokens: int
     regularizes: bool
 
@@ -101,6 +104,7 @@ class Loader:
         self._order = order
         self._training = training
         self._rank_info = rank_info
+        self._dealing = dealing_of(training, rank_info.world_size)
         self._encoding = encoding
         self._pin = pin
         self._text_encoding = text
@@ -123,19 +127,20 @@ class Loader:
         """This rank's micro-batches of one optimizer step."""
         drawn = self._order.at(step)
         bucket = self._buckets[drawn.bucket]
-        size, ranks = self._training.batch_size, self._rank_info.world_size
-        micro_batches = []
-        for micro in range(self._training.gradient_accumulation):
-            first = (micro * ranks + self._rank_info.rank) * size
+        size, micro_batches = self._training.batch_size, []
+        for number in self._dealing.share(self._rank_info.rank):
+            first = number * size
             rows = bucket.rows[drawn.pictures[first : first + size]]
             indices = range(index := step * len(drawn.pictures) + first, index + size)
             mirrored = self._mirrored(bucket.dataset, indices)
             rows, latents = self._filled(bucket, rows, mirrored)
             micro_batches.append(self._micro_batch(rows, latents, indices, Purpose.SAMPLE))
-        one = micro_batches[0]
+        one, idle = micro_batches[0], self._dealing.passes - len(micro_batches)
+        weights = [self._dealing.weight] * len(micro_batches) + [0.0] * idle
         tokens = one.latents.shape[-1] * one.latents.shape[-2] // 4 + one.text.shape[1]
         role = self._training.data.datasets[bucket.dataset].role
-        return StepBatch(drawn.epoch, micro_batches, tokens, role is Role.REGULARIZATION)
+        micro_batches += micro_batches[-1:] * idle
+        return StepBatch(drawn.epoch, micro_batches, weights, tokens, role is Role.REGULARIZATION)
 
     def evaluation(self) -> Iterator[tuple[int, MicroBatch]]:
         """(dataset, micro-batch): this rank's share of the datasets with role Evaluation.

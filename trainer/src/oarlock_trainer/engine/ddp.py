@@ -20,6 +20,7 @@ from oarlock_api.optimization import ClippingMethod, OptimizerName
 from oarlock_trainer.engine.engine import MASTER, TensorSlice
 from oarlock_trainer.engine.optimizers import make_optimizer
 from oarlock_trainer.engine.slots import FloatSlot, numbers, set_updates, slots, updates
+from oarlock_trainer.runtime.dealing import dealing_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ class DdpEngine:
         """`model` is on its device; what requires a gradient is trained."""
         self._rank_info = rank_info
         self._clipping = training.gradient_clipping
-        self._accumulation = training.gradient_accumulation
+        self._accumulation = dealing_of(training, rank_info.world_size).passes
         self._trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
         own = training.optimizer.name is OptimizerName.ADAMW_BF16
         self._masters = {name: value if own else _master(value) for name, value in self._trained.items()}

@@ -24,6 +24,7 @@ from oarlock_trainer.engine.clipping import clip_values
 from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.optimizers import make_offloaded, make_optimizer
 from oarlock_trainer.engine.sharded import elements
+from oarlock_trainer.runtime.dealing import dealing_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def configuration(training: Training, *, world_size: int) -> dict[str, Any]:
     """DeepSpeed's configuration."""
     clipping = training.gradient_clipping
     bucket = training.engine.bucket_elements or _BUCKET_ELEMENTS
+    passes = dealing_of(training, world_size).passes
     zero: dict[str, Any] = {
         "stage": stage_of(training),
         "overlap_comm": training.engine.overlap_communication,
@@ -70,8 +72,8 @@ def configuration(training: Training, *, world_size: int) -> dict[str, Any]:
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
     return _accumulation_type(training) | {
         "train_micro_batch_size_per_gpu": training.batch_size,
-        "gradient_accumulation_steps": training.gradient_accumulation,
-        "train_batch_size": training.batch_size * training.gradient_accumulation * world_size,
+        "gradient_accumulation_steps": passes,
+        "train_batch_size": training.batch_size * passes * world_size,
         "gradient_clipping": clipping.max if clipping.method is ClippingMethod.NORM else _MAXIMUM_NORM_OFF,
         "bf16": {"enabled": True},
         "zero_optimization": zero,
@@ -184,7 +186,7 @@ def initialize(model: nn.Module, training: Training, rank_info: RankInfo) -> Dee
         config=configuration(training, world_size=rank_info.world_size),
         dist_init_required=False,
     )
-    _assert_as_configured(engine, training)
+    _assert_as_configured(engine, training, world_size=rank_info.world_size)
     return DeepSpeedEngine(engine, rank_info)
 
 
@@ -269,13 +271,13 @@ def _check_bucket(model: nn.Module, training: Training) -> None:
         )
 
 
-def _assert_as_configured(engine: Any, training: Training) -> None:
+def _assert_as_configured(engine: Any, training: Training, *, world_size: int) -> None:
     """Raise RuntimeError where DeepSpeed took another path than the one that it was configured for."""
     wanted = {
         "optimizer": _CLASSES[stage_of(training)],
         "overlap_comm": training.engine.overlap_communication,
         "communication": torch.bfloat16,
-        "accumulation": training.gradient_accumulation,
+        "accumulation": dealing_of(training, world_size).passes,
         "accumulation type": torch.float32 if _accumulates_in_float32(training) else torch.bfloat16,
     }
     found = {

@@ -47,7 +47,7 @@ class Engine(Protocol):
         """The module that is trained itself."""
 
     def backward(self, loss: Tensor) -> None:
-        """Add a micro-batch's gradients to those of the optimizer step, each micro-batch with the same weight."""
+        """Add a micro-batch's gradients to those of the optimizer step, whose mean is over all passes of all ranks."""
 
     def step(self, learning_rate: float) -> None:
         """Count a micro-batch; the last one of an optimizer step clips and updates."""

@@ -12,6 +12,7 @@ from oarlock_trainer.engine.ddp import DdpEngine
 from oarlock_trainer.engine.ema import Averaging
 from oarlock_trainer.engine.optimizers import betas_of
 from oarlock_trainer.engine.schedule_free import ScheduleFree
+from oarlock_trainer.runtime.dealing import dealing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,7 @@ def initialize(model: nn.Module, training: Training, rank_info: RankInfo) -> Eng
         return ScheduleFree(engine, betas_of(training.optimizer)[0])
     if training.ema is None:
         return engine
-    return Averaging(engine, training.ema, accumulation=training.gradient_accumulation)
+    return Averaging(engine, training.ema, accumulation=dealing_of(training, rank_info.world_size).passes)
 
 
 def _engine(model: nn.Module, training: Training, rank_info: RankInfo) -> Engine:

@@ -18,7 +18,7 @@ from oarlock_trainer.checkpoint.format import Checkpoint
 from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_STEP, is_wanted
 from oarlock_trainer.checkpoint.memory.resume import resume
 from oarlock_trainer.checkpoint.reader import copies_of, take_over
-from oarlock_trainer.data.batch_fit import Batch
+from oarlock_trainer.data.batch_fit import batch_of
 from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of
 from oarlock_trainer.engine import deepspeed
 from oarlock_trainer.engine.initialize import strategy
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from oarlock_trainer.checkpoint.copies import Copies
+    from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.prepared import Prepared
@@ -136,12 +137,7 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
     if not resumed:
         check_initial(job)
     clock.lap(StartPart.FETCH)
-    batch = Batch(
-        per_rank=training.batch_size,
-        ranks=job.rank_info.world_size,
-        accumulation=training.gradient_accumulation,
-        ranks_per_node=job.rank_info.local_world_size,
-    )
+    batch = batch_of(training, ranks=job.rank_info.world_size, ranks_per_node=job.rank_info.local_world_size)
 
     def cut(table: Table) -> list[Bucket]:
         """The buckets that are trained on, which are enough for a run; none where nothing is trained."""

@@ -133,8 +133,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         batch = session.prefetch.take()
         clock.lap(StepPart.DATA)
         rate = learning_rate(settings.optimizer, step, session.total)
-        _seed(session, step)
-        losses = _gradients(session, batch, rate, clock)
+        losses = _gradients(session, batch, step, rate, clock)
         done = step + 1
         due, drill = saves.due(done, stop)
         # One small exchange a step carries all that ranks must agree on: losses, who was asked to leave, whether a
@@ -189,22 +188,28 @@ def _left(session: Session, step: int) -> LeftOnRequest:
     return LeftOnRequest(saved if step != session.saved else "left on request: there was nothing to save")
 
 
-def _seed(session: Session, step: int) -> None:
-    """Let this step's dropout depend on the step and the rank alone, so that a resumed run draws the same."""
-    if session.adapters and session.adapters.dropout:
-        drawn = generator(session.job.training.seed, Purpose.DROPOUT, step, session.ranks.rank_info.rank)
-        torch.manual_seed(int(drawn.integers(2**63)))
+def _seed(session: Session, step: int, number: int) -> None:
+    """Let the dropout of this rank's micro-batch `number` depend on its place alone, so that a resumed run draws the same.
+
+    With effectiveBatch that is its place in the step, whoever computes it. Else a rank draws on through the step.
+    """
+    training, rank_info = session.job.training, session.ranks.rank_info
+    if session.adapters and session.adapters.dropout and (number == 0 or training.effective_batch):
+        place = rank_info.rank + number * rank_info.world_size
+        torch.manual_seed(int(generator(training.seed, Purpose.DROPOUT, step, place).integers(2**63)))
 
 
-def _gradients(session: Session, batch: StepBatch, rate: float, clock: StepClock) -> HostCopy:
+def _gradients(session: Session, batch: StepBatch, step: int, rate: float, clock: StepClock) -> HostCopy:
     """Forward and backward passes of an optimizer step, all but its update.
 
-    Returns this rank's mean loss, and behind it its losses by noise level (see `noise_bins.sums`).
+    Returns this rank's part of the step's mean loss, which is the mean of all ranks', and behind it its losses by noise level
+    (see `noise_bins.sums`).
     """
     engine, objective = session.engine, session.job.training.objective
     losses: list[Tensor] = []
     by_noise: list[Tensor] = []
-    for number, micro_batch in enumerate(batch.micro_batches, start=1):
+    for number, (micro_batch, weight) in enumerate(zip(batch.micro_batches, batch.weights, strict=True), start=1):
+        _seed(session, step, number - 1)
         if losses:
             engine.step(rate)  # counts the micro-batch before
             clock.updated()
@@ -216,9 +221,10 @@ def _gradients(session: Session, batch: StepBatch, rate: float, clock: StepClock
             measure=objective.loss,
             base=without_adapters(engine.weights) if batch.regularizes else None,
         )
-        loss = weighted(each, there.sigmas, objective.weighting)
+        loss = weighted(each, there.sigmas, objective.weighting) * weight
         losses.append(loss.detach())
-        by_noise.append(noise_bins.sums(each, there.sigmas))
+        if weight:
+            by_noise.append(noise_bins.sums(each, there.sigmas))
         if number == len(batch.micro_batches):
             told = HostCopy(torch.cat([torch.stack(losses).mean()[None], torch.stack(by_noise).sum(dim=0)]))
         clock.lap(StepPart.FORWARD)

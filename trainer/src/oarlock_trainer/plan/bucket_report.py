@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.grouping import steps_an_epoch
 from oarlock_trainer.data.metadata.facts import Counts, counts_of, total
 from oarlock_trainer.data.metadata.scan import table_folder
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from oarlock_api.dataset import Dataset
     from oarlock_api.training import Training
-    from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table, TableManifest
     from oarlock_trainer.runtime.job import Job
@@ -112,10 +112,15 @@ def _with_left_out(counts: Sequence[Counts], manifest: TableManifest) -> Iterato
 
 def _lines(report: dict[str, Any], most: int) -> Iterator[str]:
     batch = report["effectiveBatch"]
+    found = Batch(
+        per_rank=batch["perGpu"],
+        ranks=batch["gpus"],
+        accumulation=batch["accumulation"],
+        micro_batches=batch["samples"] // batch["perGpu"],
+    )
     yield svg.text(
         0,
-        f"{_steps(report['stepsPerEpoch'])} of {batch['samples']:,} samples = {batch['perGpu']} per GPU x "
-        f"{batch['gpus']} GPUs x {batch['accumulation']} accumulation",
+        f"{_steps(report['stepsPerEpoch'])} of {batch['samples']:,} samples = {found.product}",
     )
     for one in report["datasets"]:
         others = [f"{count:,} {kind}" for kind, count in one["quarantined"].items()]

@@ -137,22 +137,23 @@ def _smaller_batch(work: Workload, training: Training, choices: range, limit: in
     smaller = [one for one in same_effective_batch(work) if one.samples < work.samples]
     settled = [replace(one, stage=stages(one, training)[-1]) for one in smaller]
     for one in _first_that_fits(settled, choices, limit):
-        words = f"batchSize {one.samples} with gradientAccumulation {one.accumulation} (the same effective batch)"
-        yield _Change(words, work.ranks, {"batchSize": one.samples, "gradientAccumulation": one.accumulation})
+        yield _Change(f"{one.batch.settings} (the same effective batch)", work.ranks, one.batch.fields)
 
 
 def _more_nodes(work: Workload, choices: range, limit: int) -> Iterator[_Change]:
     """The fewest nodes that fit, where the optimizer's state is spread over them."""
-    wider = [replace(work, ranks=nodes * work.ranks_per_node) for nodes in range(work.nodes + 1, _MOST_NODES + 1)]
-    for one in _first_that_fits(wider, choices, limit):
+    wider = [
+        work.on(nodes * work.ranks_per_node, work.ranks_per_node) for nodes in range(work.nodes + 1, _MOST_NODES + 1)
+    ]
+    for one in _first_that_fits([one for one in wider if one], choices, limit):
         yield _Change(f"{one.nodes} nodes (effective batch {one.batch.effective})", one.ranks)
 
 
 def _spread(work: Workload, choices: range, limit: int) -> Iterator[_Change]:
     """The fewest GPUs on which a run fits that spreads nothing yet, once it does; none where its own are enough for that."""
     sizes = [(work.nodes, work.ranks_per_node), *(one for one in _WIDER if one[0] * one[1] > work.ranks)]
-    wider = [replace(work, stage=2, ranks=nodes * gpus, ranks_per_node=gpus) for nodes, gpus in sizes]
-    for one in _first_that_fits(wider, choices, limit):
+    wider = [replace(work, stage=2).on(nodes * gpus, gpus) for nodes, gpus in sizes]
+    for one in _first_that_fits([one for one in wider if one], choices, limit):
         if one.ranks > work.ranks:
             size = f"{one.nodes} node{'s' if one.nodes > 1 else ''} of {one.ranks_per_node} GPUs"
             words = f"engine.strategy Auto on {size} (effective batch {one.batch.effective})"

@@ -94,7 +94,7 @@ def describe(plan: Plan) -> Iterator[str]:
         )
     if plan.proposal:
         batch = plan.proposal.work.batch
-        yield f"proposal      batchSize {batch.per_rank} with gradientAccumulation {batch.accumulation}, the same {batch}:"
+        yield f"proposal      {batch.settings}, the same {batch}:"
         yield f"              {_choices(plan.proposal)}, {_step(plan.proposal)}"
 
 

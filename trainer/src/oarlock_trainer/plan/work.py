@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from oarlock_api.engine import Attention, CompileMode, OffloadOptimizer, Precision, Strategy
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.weights import Lora, Method, QuantizeBase
-from oarlock_trainer.data.batch_fit import Batch
+from oarlock_trainer.data.batch_fit import Batch, batch_of
 from oarlock_trainer.data.buckets import target_sizes
 from oarlock_trainer.plan.encoding import live_batch
 from oarlock_trainer.plan.parameters import Architecture, Parameters, adapters, whole
 from oarlock_trainer.plan.text_encoders import LIVE_BATCH, Home, home, live_captions
+from oarlock_trainer.runtime.dealing import Dealing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +49,8 @@ class Workload:
     ranks_per_node: int = 1
     samples: int = 1
     accumulation: int = 1
+    micro_batches: int | None = None
+    """Of all ranks in one step, where the job has it so (effectiveBatch): then `accumulation` is the most of a rank."""
     image_tokens: int = 4096
     text_tokens: int = TEXT_TOKENS
     optimizer: OptimizerName = OptimizerName.ADAMW
@@ -80,12 +83,32 @@ class Workload:
             ranks=self.ranks,
             accumulation=self.accumulation,
             ranks_per_node=self.ranks_per_node,
+            micro_batches=self.micro_batches,
         )
 
     @property
     def nodes(self) -> int:
         """Nodes, all with the same number of ranks."""
         return -(-self.ranks // self.ranks_per_node)
+
+    def in_micro_batches_of(self, samples: int) -> Workload | None:
+        """The same samples of a step in other micro-batches; None where they do not come out even, or are too few to deal."""
+        whole = self.batch.effective if self.micro_batches else self.samples * self.accumulation
+        number, left = divmod(whole, samples)
+        if left or (self.micro_batches and number < self.ranks):
+            return None
+        if not self.micro_batches:
+            return replace(self, samples=samples, accumulation=number)
+        return replace(self, samples=samples, micro_batches=number, accumulation=Dealing(number, self.ranks).passes)
+
+    def on(self, ranks: int, ranks_per_node: int) -> Workload | None:
+        """The same work on another number of GPUs; None where its step cannot be dealt to them."""
+        other = replace(self, ranks=ranks, ranks_per_node=ranks_per_node)
+        if not self.micro_batches:
+            return other
+        if self.micro_batches < ranks:
+            return None
+        return replace(other, accumulation=Dealing(self.micro_batches, ranks).passes)
 
 
 def work_of(
@@ -100,9 +123,11 @@ def work_of(
     """What `training` asks for; the stage is 1 (DDP: 0) where the job names none.
 
     `image_tokens` are those of the largest bucket; without them, of the largest square that the job's resolutions name.
+    Raises ConfigurationError where a step cannot be dealt to so many ranks.
     """
     lora = (training.lora or Lora()) if training.method is Method.LORA else None
     parameters = adapters(shape, lora) if lora else whole(shape)
+    batch = batch_of(training, ranks=ranks, ranks_per_node=ranks_per_node)
     unsharded = training.engine.strategy is Strategy.DDP or lora is not None
     return Workload(
         shape=shape,
@@ -113,7 +138,8 @@ def work_of(
         ranks=ranks,
         ranks_per_node=ranks_per_node,
         samples=training.batch_size,
-        accumulation=training.gradient_accumulation,
+        accumulation=batch.accumulation,
+        micro_batches=batch.micro_batches,
         image_tokens=image_tokens or _largest_square(training),
         text_tokens=text_tokens,
         optimizer=training.optimizer.name,
@@ -145,11 +171,12 @@ def text_homes(work: Workload) -> Iterator[Workload]:
 
 
 def same_effective_batch(work: Workload) -> Iterator[Workload]:
-    """Other micro-batches with which a rank sees the same number of samples in a step, the largest first."""
-    samples = work.samples * work.accumulation
+    """Other micro-batches with which a step has the same samples, the largest first."""
+    samples = work.batch.effective if work.micro_batches else work.samples * work.accumulation
     for size in range(min(samples, _MOST), 0, -1):
-        if samples % size == 0 and samples // size <= _MOST and size != work.samples:
-            yield replace(work, samples=size, accumulation=samples // size)
+        other = work.in_micro_batches_of(size)
+        if other and other.accumulation <= _MOST and size != work.samples:
+            yield other
 
 
 def picture_tokens(width: int, height: int) -> int:

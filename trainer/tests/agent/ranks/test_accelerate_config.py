@@ -93,6 +93,8 @@ def test_ranks_get_the_environment_that_accelerates_own_launcher_would_give_them
     [
         ({}, False),
         ({"gradientAccumulation": 4}, True),
+        ({"batchSize": 2, "effectiveBatch": 66}, True),
+        ({"batchSize": 2, "effectiveBatch": 64}, False),
         ({"engine": {"overlapCommunication": False}}, True),
         ({"gradientAccumulation": 4, "method": "LoRA"}, False),
         ({"gradientAccumulation": 4, "engine": {"strategy": "DeepSpeed"}}, False),

@@ -64,9 +64,9 @@ def plan_launch(assignment: Assignment) -> Launch:
         assignment=assignment,
         mixed_precision=_PRECISION.get(setting(training, "precision") or "BF16", "no"),
         zero_stage=_zero_stage(training),
-        is_stage_open=_is_stage_open(training),
+        is_stage_open=_is_stage_open(training, assignment.world_size),
         offload_optimizer="cpu" if setting(training, "engine", "offloadOptimizer") == "CPU" else "none",
-        gradient_accumulation=setting(training, "gradientAccumulation") or 1,
+        gradient_accumulation=_accumulation(training, assignment.world_size),
         gradient_clipping=_gradient_clipping(training),
         dynamo_mode=_DYNAMO_MODE.get(setting(training, "compile", "mode") or "None"),
         dynamo_full_graph=bool(setting(training, "compile", "fullGraph")),
@@ -97,10 +97,18 @@ def _zero_stage(training: dict[str, Any]) -> int | None:
     return (setting(training, "engine", "zeroStage") or 1) if strategy == "DeepSpeed" else None
 
 
-def _is_stage_open(training: dict[str, Any]) -> bool:
+def _accumulation(training: dict[str, Any], ranks: int) -> int:
+    """Passes of each rank in a step, as runtime.dealing has it."""
+    effective: int | None = setting(training, "effectiveBatch")
+    if effective is None:
+        return setting(training, "gradientAccumulation") or 1
+    return -(-effective // ((setting(training, "batchSize") or 1) * ranks))
+
+
+def _is_stage_open(training: dict[str, Any], ranks: int) -> bool:
     """The planner's own condition: only then is there a choice."""
     overlaps = setting(training, "engine", "overlapCommunication") is not False
-    accumulates = (setting(training, "gradientAccumulation") or 1) > 1
+    accumulates = _accumulation(training, ranks) > 1
     auto = (setting(training, "engine", "strategy") or "Auto") == "Auto"
     return auto and _zero_stage(training) is not None and (accumulates or not overlaps)
 
