@@ -34,7 +34,8 @@ class Recorded:
         self.sent: list[Sequence[float]] = []
         rank_info = SimpleNamespace(rank=0, local_rank=0, world_size=RANKS, local_world_size=RANKS, is_leader=True)
         micro_batch = SimpleNamespace(to=lambda _device: SimpleNamespace(sigmas=torch.tensor([0.5])))
-        batch = SimpleNamespace(micro_batches=[micro_batch] * training.gradient_accumulation, regularizes=False)
+        passes = training.gradient_accumulation
+        batch = SimpleNamespace(micro_batches=[micro_batch] * passes, weights=[1.0] * passes, regularizes=False)
         self.session: Any = SimpleNamespace(
             job=SimpleNamespace(training=training, file=SimpleNamespace(recovery=Recovery())),
             ranks=SimpleNamespace(rank_info=rank_info, device="cpu", sum=self._sum, bound_waiting=lambda _: None),
