@@ -59,15 +59,24 @@ class Operator:
 
     name = "operator"
 
-    def __init__(self, api: Connection, process: subprocess.Popen[Any], port: int, *, claim: bool = False) -> None:
+    def __init__(
+        self,
+        api: Connection,
+        process: subprocess.Popen[Any],
+        port: int,
+        *,
+        claim: bool = False,
+        in_place: bool = False,
+    ) -> None:
         self.api = api
         self.process = process
         self._claim = claim
+        self._in_place = in_place
         self._metrics = f"http://127.0.0.1:{port}/metrics"
 
     async def submit(self, job: str, nodes: int) -> None:
         """Create a TrainingJob."""
-        await self.api.call("POST", JOBS, training_job(job, nodes, claim=self._claim))
+        await self.api.call("POST", JOBS, training_job(job, nodes, claim=self._claim, in_place=self._in_place))
 
     async def delete(self, job: str) -> None:
         """Delete it; the garbage collector deletes the rest."""
@@ -120,8 +129,10 @@ class Floor:
         return Counter()
 
 
-def training_job(name: str, nodes: int, *, claim: bool = False) -> Json:
+def training_job(name: str, nodes: int, *, claim: bool = False, in_place: bool = False) -> Json:
     """A TrainingJob of `nodes` nodes with eight GPUs each, its output on an NFS export, or on a claim.
+
+    `in_place`: its ranks start anew in their pods, and its lost pods are made anew one by one.
 
     The scheduler, and the controllers that guard a claim, look at each pod that mounts one.
     """
@@ -142,6 +153,7 @@ def training_job(name: str, nodes: int, *, claim: bool = False) -> Json:
             "gpusPerNode": 8,
             "output": output,
             "training": training,
+            **({"recovery": {"inPlace": "Auto"}} if in_place else {}),
         },
     }
 
@@ -208,7 +220,7 @@ async def make_claim(api: Connection) -> None:
 
 @contextmanager
 def operator(
-    api: Connection, kubeconfig: Path, log: Path, *, profile: Path | None, claim: bool = False
+    api: Connection, kubeconfig: Path, log: Path, *, profile: Path | None, claim: bool = False, in_place: bool = False
 ) -> Iterator[Operator]:
     """Run the operator for the length of the block, under the profiler where `profile` names a file for it."""
     program = [str(HERE / "profiled.py"), str(profile)] if profile else ["-m", "oarlock_operator"]
@@ -221,7 +233,7 @@ def operator(
                 raise SystemExit(f"the operator did not start:\n{text[-3000:].decode()}")
             time.sleep(0.1)
         port = next(json.loads(line)["port"] for line in text.splitlines() if b'"port"' in line)
-        yield Operator(api, process, port, claim=claim)
+        yield Operator(api, process, port, claim=claim, in_place=in_place)
 
 
 @contextmanager

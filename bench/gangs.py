@@ -1,12 +1,13 @@
 """How fast the operator is beside the least that could do its work, on a real control plane with fake nodes.
 
-    .venv/bin/python bench/gangs.py [--sizes 4 32 128] [--many 200x4] [--runs 3] [--contenders ...] [--profile]
+    .venv/bin/python bench/gangs.py [--sizes 4 32 128] [--many 200x4] [--runs 3] [--contenders ...] [--replace] [--profile]
 
 The operator, the floor (floor.py) with the operator's pods, the floor with minimal pods and, where it is asked for, JobSet
 take turns: gangs of each size are started, restarted after one rank's crash, and deleted; many jobs are started at once
-and deleted; nodes are lost. Prints a table and writes bench/results/gangs.json. Nodes and
-kubelets are KWOK's: no image is pulled and no grace period waited for. Compare ratios within one run, not seconds
-across machines. `--profile` profiles the operator scenario by scenario, which makes it slower.
+and deleted; nodes are lost. With `--replace` one pod of a gang is made anew by itself instead, by the operator alone.
+Prints a table and writes bench/results/gangs.json. Nodes and kubelets are KWOK's: no image is pulled and no grace period
+waited for. Compare ratios within one run, not seconds across machines. `--profile` profiles the operator scenario by
+scenario, which makes it slower.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Bench:
         claim = given.output == "claim"
         if "operator" in given.contenders or given.node_loss:
             contenders["operator"] = stack.enter_context(
-                operator(api, cluster.kubeconfig, log, profile=file, claim=claim)
+                operator(api, cluster.kubeconfig, log, profile=file, claim=claim, in_place=given.replace)
             )
         if "floor" in given.contenders:
             asked = given.floor == "TrainingJob"
@@ -132,7 +133,8 @@ class Bench:
 
     async def _one_gang(self, scenarios: Scenarios, contender: Contender, size: int) -> None:
         jobs = self._new(contender, 1, size)
-        for step in (scenarios.start, scenarios.restart, scenarios.delete):
+        fault = scenarios.replace if self.given.replace else scenarios.restart
+        for step in (scenarios.start, fault, scenarios.delete):
             self._keep(await step(contender, jobs))
 
     async def _many(self, scenarios: Scenarios, contender: Contender, count: int, size: int) -> None:
@@ -182,6 +184,11 @@ def main() -> None:
         help="what the floor is asked by; of a TrainingJob it writes the status once (without the operator, who would act)",
     )
     parser.add_argument("--node-loss", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="kill one pod of each gang, which is made anew by itself: with the operator",
+    )
     parser.add_argument("--profile", action="store_true", help="write bench/results/profile-SCENARIO.prof and .txt")
     parser.add_argument(
         "--patience", type=float, default=60, metavar="SECONDS", help="how long to wait for others to leave the cores"
@@ -195,6 +202,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.floor == "TrainingJob" and (given.node_loss or given.contenders != ["floor"]):
         parser.error("--floor TrainingJob goes with --contenders floor --no-node-loss")
+    if given.replace and given.contenders != ["operator"]:
+        parser.error("--replace goes with --contenders operator")
     bench = Bench(given)
     RESULTS.mkdir(exist_ok=True)
     try:

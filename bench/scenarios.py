@@ -1,4 +1,4 @@
-"""What is done to gangs, and when it is over: start, restart, delete, many at once, a lost node.
+"""What is done to gangs, and when it is over: start, restart, one pod made anew, delete, many at once, a lost node.
 
 Times run from just before the request to the event on our own watch. Costs are taken until a second after the last event.
 """
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from connection import CORE, MERGE, Connection, Json, RefusedError
+from connection import CORE, JOBS, MERGE, Connection, Json, RefusedError, until
 from contenders import Contender
 from fake_nodes import FakeNodes
 from measuring import Measuring, Record
@@ -97,6 +97,38 @@ class Scenarios:
 
         return await self.measuring.measure(contender, "restart", jobs.size, act, over)
 
+    async def replace(self, contender: Contender, jobs: Jobs) -> Record:
+        """One pod is killed with its agent; over when its replacement runs. All others stay."""
+        (name,) = jobs.names
+        await self._train(name)
+        old = {life.name: life for life in self.watch.of(jobs.names)}
+        victim = self.chance.choice(list(old.values()))
+
+        async def act() -> None:
+            await self._fail(victim, code=137)
+
+        def over(began: float) -> Times | None:
+            new = [life for life in self.watch.of([name]) if life.name not in old]
+            if not new or any(life.running is None for life in new):
+                return None
+            if gone := [life.name for life in old.values() if life.gone is not None and life is not victim]:
+                raise SystemExit(f"{len(gone)} pods of {name} are gone that were to stay")
+            return {"created": _last(new, "created") - began, "running": _last(new, "running") - began}
+
+        return await self.measuring.measure(contender, "replace", jobs.size, act, over)
+
+    async def _train(self, job: str) -> None:
+        """Write into the status that the gang has made its first step: there is no agent that would tell."""
+        path = f"{JOBS}/{job}"
+
+        async def has_started() -> bool:
+            status = (await self.api.find(path)).get("status") or {}
+            return bool((status.get("recovery") or {}).get("stage") == "FirstStep")
+
+        await until(has_started)
+        status = {"recovery": {"stage": None, "stageStartTime": None}, "reason": "Training"}
+        await self.api.call("PATCH", f"{path}/status", {"status": status}, content=MERGE)
+
     async def delete(self, contender: Contender, jobs: Jobs, *, scenario: str = "delete") -> Record:
         """Ask for the end of all jobs; over when no pod is left."""
 
@@ -137,9 +169,9 @@ class Scenarios:
             await self.nodes.set_ready(victim.node, ready=True)
         return record
 
-    async def _fail(self, victim: Life) -> None:
+    async def _fail(self, victim: Life, *, code: int = 1) -> None:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        ended = {"exitCode": 1, "reason": "Error", "message": "RuntimeError: measured", "finishedAt": now}
+        ended = {"exitCode": code, "reason": "Error", "message": "RuntimeError: measured", "finishedAt": now}
         container: Json = {"name": "trainer", "image": "example.test/trainer", "imageID": "", "ready": False}
         container |= {"restartCount": 0, "state": {"terminated": ended}}
         status = {
