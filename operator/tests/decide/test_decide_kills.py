@@ -39,6 +39,13 @@ def lose_node(world: World) -> None:
             return
 
 
+def node_not_ready(world: World) -> None:
+    """A kubelet says that its node is not ready: it may still stop what runs there."""
+    if 1 in living(world) and (node := world.pod(1).node):
+        world.nodes[node] = Node(name=node, ready=False, boot_id="1")
+        world.progress = None
+
+
 def live_on(world: World, act: str) -> None:
     """One thing that happens outside the operator."""
     if act.isdigit():
@@ -134,6 +141,7 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
     "suspend": lambda world: wish(world, suspend=True),
     "resume": lambda world: wish(world, suspend=False),
     "lose a node": lose_node,
+    "a node is not ready": node_not_ready,
     "nodes are well": heal,
     "a GPU breaks": lambda world: break_gpu(world, 80, 79),
     "a GPU errs": lambda world: break_gpu(world, 81, 31),
@@ -222,7 +230,7 @@ def test_rounds_are_booked_once_and_bounded_by_the_budgets_of_attempts(acts: lis
     assert max(status.restarts.application, status.restarts.infrastructure) <= 2, "budgets bound rounds and attempts"
 
 
-LOSSES = ["a pod is killed", "rank 0 is killed", "vanish", "lose a node", "a GPU breaks"]
+LOSSES = ["a pod is killed", "rank 0 is killed", "vanish", "lose a node", "a node is not ready", "a GPU breaks"]
 COMES_UP = ["start", "step", "wait"]
 
 

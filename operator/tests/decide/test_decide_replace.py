@@ -260,6 +260,19 @@ def ended_by_a_rank(world: World) -> list[Any]:
     return world.ended[1][-1:]
 
 
+def test_a_pod_whose_place_is_taken_is_told_to_go_however_late_it_is_seen() -> None:
+    world = gang()
+    old = world.pods["flux-1-1"]
+    cut_off(world, 1, unreachable=True)
+    world.one_pass()
+    go_on(world, 1)
+    world.pods["flux-1-1"] = old
+    world.nodes.clear()
+    world.one_pass()
+    assert world.pods["flux-1-1"].deleting
+    assert states(world) == (1, None, [])
+
+
 # When all pods are made anew instead
 
 

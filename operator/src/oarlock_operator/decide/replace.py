@@ -47,6 +47,7 @@ def replace(o: Observation, draft: Draft) -> bool:
     if faults := find_faults(o, draft):
         return _fits(o, draft, faults) and _begin(o, draft, faults)
     if stage is None:
+        _delete(o, draft, o.superseded(draft.status.attempt))
         return False
     if why := _in_vain(o, draft):
         _give_up(o, draft, why)
@@ -160,9 +161,7 @@ def _carry_out(o: Observation, draft: Draft) -> None:
     """Delete the pods that are replaced, and make the new ones."""
     number, replacing = draft.status.attempt, draft.status.recovery.replacing
     old = {one.rank: _before(o, number, one) for one in replacing}
-    delete(
-        draft, [pod for pods in old.values() for pod in pods], grace_seconds=o.spec.recovery.fault_grace_period_seconds
-    )
+    _delete(o, draft, [pod for pods in old.values() for pod in pods])
     wanted = list(_wanted(o, draft))
     if wanted:
         draft.act(making.pods(o, draft, making.maker(o, draft), wanted))
@@ -172,6 +171,10 @@ def _carry_out(o: Observation, draft: Draft) -> None:
         draft.act(SelectAttempt(service_name(o.job.name), o.service.uid, chosen))
     if wanted or any(not pod.stopped for pods in old.values() for pod in pods):
         draft.again(LOOK_AGAIN_SECONDS)
+
+
+def _delete(o: Observation, draft: Draft, pods: Sequence[Pod]) -> None:
+    delete(draft, pods, grace_seconds=o.spec.recovery.fault_grace_period_seconds)
 
 
 def _wanted(o: Observation, draft: Draft) -> Iterator[making.Wanted]:
