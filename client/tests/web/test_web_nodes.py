@@ -168,6 +168,8 @@ def test_a_node_that_was_given_back_says_when_and_by_whom(
     assert (" by bob <b>" in told.text) is named
     assert "2026-11-23T11:40:01+00:00" in [one.get("datetime") for one in told.all("time")]
     assert "was cordoned for the job, and is uncordoned" in told.texts["td"]
+    assert "Job" in told.texts["th"]
+    assert not {"Action", "GPU"} & set(told.texts["th"]), "a column that says nothing is left out"
 
 
 def test_what_was_only_told_of_is_listed_from_events(api: FakeApi, page: TestClient) -> None:

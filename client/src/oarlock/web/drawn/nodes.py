@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from oarlock.explain.out_of_service import is_claim
 from oarlock.report.markup import Child, Html, cut, element, joined
-from oarlock.report.parts import at, row, section, table
+from oarlock.report.parts import at, filled, row, section, table
 from oarlock.report.words import DASH, duration, whole
 from oarlock.rows import EventRow, FaultRow, NodeRow
 from oarlock.web.ask import Region, View
@@ -174,18 +174,15 @@ def _held(known: Known, offer: Offer | None) -> Html:
     columns = _HELD if offer else _HELD[:-1]
     # Links of jobs lead to a node's row: here, where there is none of its own.
     first = {each[1].node: each for each in reversed(told[:MOST]) if each[1].node not in nodes}
+    names, cells = filled(columns, [_hold(*each, nodes.get(each[1].node or ""), offer) for each in told[:MOST]])
     rows = (
-        row(
-            columns,
-            _hold(*each, nodes.get(each[1].node or ""), offer),
-            id=f"node-{each[1].node}" if first.get(each[1].node) is each else None,
-        )
-        for each in told[:MOST]
+        row(names, drawn, id=f"node-{each[1].node}" if first.get(each[1].node) is each else None)
+        for each, drawn in zip(told[:MOST], cells, strict=True)
     )
     more = element("p", f"{len(told) - MOST:,} more are left out.", class_="dim") if len(told) > MOST else None
     told_of = (word("strike", "strikes"), ", cordons, and ", word("avoided node", "avoided nodes"))
     intro = element("p", "Last faults, ", *told_of, ", as the statuses of jobs have them.", class_="dim")
-    return section(heading, intro, table(columns, rows), more)
+    return section(heading, intro, table(names, rows), more)
 
 
 def _hold(held: Held, one: FaultRow, node: NodeRow | None, offer: Offer | None) -> list[Child]:
