@@ -144,3 +144,13 @@ def test_a_gang_of_one_node_has_no_key(tmp_path: Path) -> None:
     given = told(tmp_path, JOB | {"nodes": 1}, MACHINE_RANK="0")
     (tmp_path / "key").write_text(KEY.hex())
     assert read_assignment(given).key is None
+
+
+def test_the_gangs_agents_are_found_by_names_that_stay_whatever_the_environment_says_in_a_pod(tmp_path: Path) -> None:
+    strange = {"OARLOCK_PEERS": "127.0.0.1:1,[::1]:2", "OARLOCK_SHARED_MEMORY": "/elsewhere"}
+    job = JOB | {"nodes": 4, "ports": {"rendezvous": 30500, "status": 9500}}
+    inside = read_assignment(told(tmp_path, job, **strange), in_pod=True)
+    assert inside.peers[3] == ("flux-3.flux.default.svc", 9500)
+    assert (len(inside.peers), str(inside.shared_memory)) == (4, "/dev/shm")
+    outside = read_assignment(told(tmp_path, JOB, **strange))
+    assert (outside.peers[0], str(outside.shared_memory)) == (("127.0.0.1", 1), "/elsewhere")

@@ -24,10 +24,16 @@ class Facts:
 
 
 def remember(
-    folder: Path, *, every: int | None = 1, keep: int | None = None, engine: Any = None, ranks: Any = None
+    folder: Path,
+    *,
+    every: int | None = 1,
+    keep: int | None = None,
+    engine: Any = None,
+    ranks: Any = None,
+    ring: bool = False,
 ) -> Memory:
     job: Any = Facts()
-    return Memory(folder, job, ranks or Alone(), engine or Plain(), every=every, keep=keep)
+    return Memory(folder, job, ranks or Alone(), engine or Plain(), every=every, keep=keep, ring=ring)
 
 
 def step(memory: Memory, number: int, *, told: tuple[float, float] | None = None) -> tuple[float, float]:
@@ -42,3 +48,8 @@ def step(memory: Memory, number: int, *, told: tuple[float, float] | None = None
 def alone(rank: int, ranks: int) -> Alone:
     """One rank of several that hears only itself."""
     return Alone(RankInfo(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks))
+
+
+def one_of_nodes(rank: int, nodes: int) -> Alone:
+    """The one rank of a node of several that hears only itself."""
+    return Alone(RankInfo(rank=rank, local_rank=0, world_size=nodes, local_world_size=1))

@@ -65,7 +65,7 @@ def setup_of(rank_info: RankInfo, model: Path) -> Setup:
     )  # fmt: skip
     job = Job(file=file, training=Training.model_validate(body), rank_info=rank_info, simulate_gpus=False)
     rest: Any = dict.fromkeys(
-        ("locations", "hub", "fence", "copies", "resumed", "memory", "batch", "prepared", "validation")
+        ("locations", "hub", "fence", "copies", "resumed", "memory", "ring", "batch", "prepared", "validation")
     )
     return Setup(job=job, ranks=RankGroup(rank_info, torch.device("cpu"), None), **rest)
 

@@ -21,6 +21,7 @@ from oarlock_trainer.agent.ranks.local_command import LocalCommand
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
 from oarlock_trainer.agent.report.report_page import ReportPage
 from oarlock_trainer.agent.requests import Requests
+from oarlock_trainer.agent.ring.ring import ring_of
 from oarlock_trainer.agent.rounds.gang_rounds import GangRounds
 from oarlock_trainer.agent.slow.inquiry import SlowRankInquiry
 from oarlock_trainer.agent.status.access import StatusAccess
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.agent.history.history import History
     from oarlock_trainer.agent.ranks.ranks import Ranks
+    from oarlock_trainer.agent.ring.parts_server import PartsServer
     from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
     from oarlock_trainer.runtime.assignment import Assignment
 
@@ -105,13 +107,22 @@ def start(
     )
     ranks = _ranks(assignment, options, environment | rank_environment.credentials(assignment, given), history)
     requests = Requests(board, ranks.signal, lambda name, now: stacks.begin(name, now))  # noqa: PLW0108 - it is made below
-    port, link = _listen(assignment, board, alive, ranks.inbox, requests)
+    ring = ring_of(assignment)
+    port, link = _listen(
+        assignment, board, alive, inbox=ranks.inbox, requests=requests, parts=ring.server if ring else None
+    )
     output = Path(assignment.job.output_directory)
     stacks = StacksOnRequest(assignment, ranks=ranks, link=link, history=history, output=output)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
     rounds = GangRounds(
-        assignment, link, books=board.begin_round, waits_for=board.wait_for, timestamp=clock.timestamp, now=now
+        assignment,
+        link,
+        books=board.begin_round,
+        waits_for=board.wait_for,
+        timestamp=clock.timestamp,
+        now=now,
+        ring=ring,
     )
     secrets = secret_values(given)
 
@@ -186,7 +197,13 @@ def _ranks(assignment: Assignment, options: Options, environment: Mapping[str, s
 
 
 def _listen(
-    assignment: Assignment, board: StatusBoard, alive: Callable[[], bool], inbox: Inbox | None, requests: Requests
+    assignment: Assignment,
+    board: StatusBoard,
+    alive: Callable[[], bool],
+    *,
+    inbox: Inbox | None,
+    requests: Requests,
+    parts: PartsServer | None,
 ) -> tuple[int, GangLink]:
     job, pod = assignment.job, assignment.pod
     field, port = "status", job.ports.status
@@ -200,6 +217,7 @@ def _listen(
             access=StatusAccess(assignment.key, pod.pod_uid),
             ask=requests.ask,
             within=FromWithin(Path(job.output_directory), board.recent, attempt=pod.attempt),
+            parts=parts,
         )
         field, port = "link", job.ports.link
         link = GangLink(

@@ -54,6 +54,7 @@ _OURS = {
         "bundle",
         "checkpoint/__init__.py",
         "checkpoint/memory/__init__.py",
+        "checkpoint/memory/files.py",
         "checkpoint/memory/held.py",
         "cli.py",
         "commands/__init__.py",

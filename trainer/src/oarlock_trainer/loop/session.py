@@ -204,6 +204,7 @@ def _memory(setup: Setup, engine: Engine) -> Memory | None:
         every=int(every) if every.isdecimal() else None,
         keep=resumed.step if resumed and resumed.in_memory else None,
         adapters=saved_adapters(setup.job, engine.weights),
+        ring=setup.ring,
     )
 
 

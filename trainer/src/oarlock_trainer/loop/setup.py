@@ -15,7 +15,7 @@ from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import Checkpoint
-from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_STEP, is_wanted
+from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_STEP, RING, is_wanted
 from oarlock_trainer.checkpoint.memory.resume import resume
 from oarlock_trainer.checkpoint.reader import copies_of, take_over
 from oarlock_trainer.data.batch_fit import batch_of
@@ -67,6 +67,8 @@ class Setup:
     resumed: Checkpoint | None
     memory: Path | None
     """Where this node keeps its ranks' newest state; None where it does not."""
+    ring: bool
+    """Whether it keeps that of the node before it, too."""
     batch: Batch
     prepared: Prepared
     validation: Validation | None
@@ -160,6 +162,7 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
         copies=copies,
         resumed=resumed,
         memory=memory,
+        ring=environment.get(RING) == "1",
         batch=batch,
         prepared=prepared,
         validation=validation,

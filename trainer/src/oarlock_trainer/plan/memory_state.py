@@ -22,6 +22,8 @@ def in_memory(work: Workload, spec: TrainingJobSpec) -> Iterator[str]:
     ranks = min(work.ranks, work.ranks_per_node)
     needed = 2 * saved_bytes(work) * ranks
     yield f"in memory     {needed / GB:.1f} GB of each node for recovery.memory: its ranks' state, twice"
+    if work.ranks > ranks:
+        yield "              as much again where lost pods are replaced one by one: the state of the node before"
     shared = whole_bytes(spec.pod.shared_memory)
     if needed > shared:
         yield f"              more than pod.sharedMemory, {shared / GB:.1f} GB: raise it, or nothing is kept there"

@@ -14,17 +14,26 @@ from oarlock_api.contract.environment import (
     CONFIG_PATH,
     RENDEZVOUS_PORT,
     SIMULATE_GPUS,
+    STATUS_PORT,
     Variable,
     processes_per_node,
     rendezvous_address,
 )
 from oarlock_api.contract.gang_key import KEY_FIELD, attempt_key
 from oarlock_api.contract.job_file import JobFile, parse_job_file
+from oarlock_api.contract.names import host_name, service_name
 from oarlock_api.contract.wire import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+Address = tuple[str, int]
+"""Host and port."""
+PEERS = "OARLOCK_PEERS"
+"""Environment variable, outside of pods alone: HOST:PORT of each pod's /status, in the order of their ranks, with commas."""
+SHARED_MEMORY = "OARLOCK_SHARED_MEMORY"
+"""Environment variable, outside of pods alone: what is this agent's /dev/shm where several share a machine's."""
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the pod's own volume
 COLLECTIVE_SECONDS = "OARLOCK_COLLECTIVE_SECONDS"
 """Environment variable of ranks that are to begin with the collective check: its time."""
 
@@ -62,6 +71,9 @@ class Assignment:
     simulate_gpus: bool
     key: bytes | None = field(default=None, repr=False)
     """The attempt's key; None where the gang has none: one node, or an operator that gives no keys."""
+    peers: tuple[Address, ...] = ()
+    """Where the agent of each pod answers, in the order of their ranks."""
+    shared_memory: Path = Path(_SHARED_MEMORY)
 
     @property
     def ranks_per_node(self) -> int:
@@ -129,6 +141,8 @@ def read_assignment(environment: Mapping[str, str], *, in_pod: bool = False) -> 
         master_port=port,
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
         key=_read_key(path.with_name(KEY_FIELD), job),
+        peers=_peers(job, "" if told else environment.get(PEERS, "")),
+        shared_memory=Path((not told and environment.get(SHARED_MEMORY)) or _SHARED_MEMORY),
     )
 
 
@@ -151,6 +165,14 @@ def _read_job(path: Path) -> JobFile:
         raise AssignmentError(f"{path}: {error}") from error
     _check(path, job)
     return job
+
+
+def _peers(job: JobFile, given: str) -> tuple[Address, ...]:
+    """Names stay those of a rank's pod, however often it is made anew."""
+    if given:
+        return tuple((host, int(port)) for host, _, port in (one.rpartition(":") for one in given.split(",")))
+    names = (f"{host_name(job.job, rank)}.{service_name(job.job)}.{job.namespace}.svc" for rank in range(job.nodes))
+    return tuple((name, job.ports.status or STATUS_PORT) for name in names)
 
 
 def _read_key(path: Path, job: JobFile) -> bytes | None:

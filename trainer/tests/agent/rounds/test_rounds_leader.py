@@ -201,6 +201,12 @@ def test_the_next_round_resumes_from_the_newest_step_that_all_parts_are_there_of
     assert gathered(ZERO, one).order.step is None
 
 
+def test_a_copy_that_has_not_come_back_to_its_node_is_not_gone_on_from() -> None:
+    zero = replace(ZERO, held=((50, (0, 1)), (40, (0, 1))))
+    assert gathered(zero, replace(ONE, held=((40, (0, 1)),))).order.step == 40
+    assert gathered(zero, replace(ONE, held=((50, (0,)),))).order.step is None
+
+
 def test_a_leader_that_hears_of_a_later_one_orders_nothing_more() -> None:
     leader = gathered(ZERO)
     leader.hear(replace(ONE, round=Round(3, 1)), 2.0)

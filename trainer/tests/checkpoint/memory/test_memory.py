@@ -13,12 +13,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from remembering import Facts, alone, remember, step
+from remembering import Facts, alone, one_of_nodes, remember, step
 from saving import POSITION, Alone, Plain
 
 from oarlock_trainer.checkpoint.format import parse_manifest
 from oarlock_trainer.checkpoint.load import load
-from oarlock_trainer.checkpoint.memory.held import held, manifest_name, steps_of
+from oarlock_trainer.checkpoint.memory.held import held, manifest_name, state_name, steps_of
 from oarlock_trainer.checkpoint.memory.resume import resume
 from oarlock_trainer.checkpoint.memory.room import Room, lacking
 
@@ -105,6 +105,35 @@ def test_a_state_counts_only_once_it_is_hashed(tmp_path: Path, monkeypatch: pyte
         step(memory, number)
     settle(memory)
     assert before == [[], [1], [2]]
+
+
+def test_with_a_ring_no_state_is_written_over_before_the_node_has_the_same_step_of_the_node_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = remember(tmp_path, ring=True, ranks=one_of_nodes(0, 2))
+    everybody = (2.0, 1.0)
+    memory.told(0)
+    step(memory, 1, told=everybody)
+    settle(memory)
+    assert steps_of(tmp_path, 0) == [1]
+    assert memory.told(2)[0] == 0.0
+    (tmp_path / manifest_name(1, 1)).touch()
+    assert memory.told(2)[0] == 1.0
+    step(memory, 2, told=everybody)
+    settle(memory)
+    assert memory.told(3)[0] == 0.0
+    monkeypatch.setattr(memory, "_whole_at", -1e6)  # the ring does not come so far
+    assert memory.told(3)[0] == 1.0
+
+
+def test_whoever_gives_its_state_up_gives_back_the_copies_of_the_node_before_too(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    memory = remember(folder, ring=True, ranks=one_of_nodes(0, 2))
+    memory.told(0)
+    (folder / manifest_name(1, 1)).touch()
+    (folder / state_name(1, 0)).touch()
+    memory.close()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("moment", ["copying", "hashing", "counting"])
@@ -259,6 +288,17 @@ def test_a_node_lacks_what_all_its_ranks_need_more() -> None:
     assert lacking([has, has, there, there], ranks_per_node=2) == ""
     poor = replace(has, memory=59)
     assert "raise spec.pod.resources.limits.memory" in lacking([poor, poor], ranks_per_node=2)
+
+
+def test_with_a_ring_a_node_needs_room_for_the_state_of_the_node_before_it_too() -> None:
+    has = Room("", folder=40, memory=100, needs=10, has=0)
+    large = Room("", folder=1000, memory=1000, needs=15, has=0)
+    assert lacking([has, has], ranks_per_node=1, ring=True) == ""
+    words = lacking([has, large], ranks_per_node=1, ring=True)
+    assert words.startswith("the node of rank 0")
+    assert "and of another node's need" in words
+    assert lacking([replace(has, has=10), large], ranks_per_node=1, ring=True) == ""
+    assert lacking([has, large], ranks_per_node=1) == ""
 
 
 def test_the_end_of_training_gives_the_memory_back(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from oarlock_api.contract.secrets import (
 )
 from oarlock_trainer.agent.ranks import accelerate_config
 from oarlock_trainer.agent.ranks.network_interface import interface_with
-from oarlock_trainer.checkpoint.memory.held import FOLDER, folder_of, is_wanted
+from oarlock_trainer.agent.ring.ring import is_on
+from oarlock_trainer.checkpoint.memory.held import FOLDER, RING, folder_of, is_wanted
 from oarlock_trainer.health import circuit
 from oarlock_trainer.runtime.cgroup import cpu_limit
 
@@ -114,7 +115,8 @@ def _memory(assignment: Assignment) -> dict[str, str]:
     job = assignment.job
     if job.recovery.in_place is not InPlace.AUTO or not is_wanted(job.recovery.memory.every_steps):
         return {}  # no rank would ever start anew beside it
-    return {FOLDER: str(folder_of(job.job_uid, job.attempt))}
+    folder = folder_of(job.job_uid, job.attempt, shared_memory=assignment.shared_memory)
+    return {FOLDER: str(folder), **({RING: "1"} if is_on(assignment) else {})}
 
 
 def _interfaces(inherited: Mapping[str, str]) -> dict[str, str]:

@@ -31,7 +31,7 @@ from oarlock_trainer.agent.link.protocol import Left
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
-from oarlock_trainer.agent.rounds.model import Fault, Leave, Limits, Order, Report
+from oarlock_trainer.agent.rounds.model import Fault, Leave, Limits, Order, Report, Start
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.checkpoint.memory.held import folder_of, held, is_wanted
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from oarlock_api.contract.status import PodStatus
     from oarlock_trainer.agent.link.gang_link import GangLink
     from oarlock_trainer.agent.link.protocol import PeerLost
+    from oarlock_trainer.agent.ring.ring import Ring
     from oarlock_trainer.agent.rounds.model import Action
     from oarlock_trainer.runtime.assignment import Assignment
 
@@ -65,8 +66,12 @@ class GangRounds:
         waits_for: Callable[[tuple[LostPod, ...]], None],
         timestamp: Callable[[], str],
         now: float,
+        ring: Ring | None = None,
     ) -> None:
-        """`books` takes the number of the newest round and how those before it ended, `waits_for` the pods that are lost."""
+        """`books` takes the number of the newest round and how those before it ended, `waits_for` the pods that are lost.
+
+        `ring`: None where nodes keep no state of each other.
+        """
         pod, job = assignment.pod, assignment.job
         self._link, self._books, self._waits_for, self._timestamp = link, books, waits_for, timestamp
         self._active = job.recovery.in_place == InPlace.AUTO
@@ -86,7 +91,10 @@ class GangRounds:
         )
         self._leader = Leader(term=pod.incarnation, nodes=job.nodes, limits=limits, now=now) if pod.rank == 0 else None
         remembers = is_wanted(job.recovery.memory.every_steps)
-        self._memory = folder_of(job.job_uid, job.attempt) if remembers else None
+        self._memory = None
+        if remembers:
+            self._memory = folder_of(job.job_uid, job.attempt, shared_memory=assignment.shared_memory)
+        self._ring = ring
         self._ranks_per_node = assignment.ranks_per_node
         self._order: Order | None = None
         """The newest that was told to the others."""
@@ -111,8 +119,15 @@ class GangRounds:
         """Whether the ranks of the first round start now: all is imported and checked."""
         if not self._active:
             return self._incarnation == 1
+        if self._ring and not self._ring.ready:
+            return False  # what comes back is told with the first word that this pod is able
+        if not self._member.able:
+            self._look_into_memory()
         self._member.able = True
-        return self._member.begins()
+        begins = self._member.begins()
+        if begins and self._ring:
+            self._ring.begin(1, None)
+        return begins
 
     def failed(self, verdict: Verdict) -> None:
         """This pod's ranks ended, must end, or hang: whoever says so sees to their end. May be told again, and better."""
@@ -122,6 +137,11 @@ class GangRounds:
     def cleared(self) -> None:
         """No process of the ranks is left, so what this node's memory holds of them stays as it is."""
         self._member.gone()
+        if self._ring:
+            self._ring.stop()
+        self._look_into_memory()
+
+    def _look_into_memory(self) -> None:
         if self._memory:
             self._member.held = tuple(held(self._memory, ranks_per_node=self._ranks_per_node).items())
 
@@ -164,6 +184,9 @@ class GangRounds:
             self._lead(self._leader, now)
             self._keep_books(self._leader, status, now)
         actions, self._actions = self._actions, []
+        for action in actions:
+            if isinstance(action, Start) and self._ring:
+                self._ring.begin(action.order.round.number, action.order.step)
         return actions
 
     @property

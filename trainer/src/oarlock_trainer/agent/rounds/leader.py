@@ -228,13 +228,9 @@ class Leader:
         return "follows a pod that may still run" if self._is_haunted(seat, now) else ""
 
     def _newest_step(self) -> int | None:
-        """The newest step whose parts the members have among them."""
-        parts: dict[int, set[int]] = {}
-        for seat in self._seats.values():
-            for step, ranks in seat.report.held:
-                parts.setdefault(step, set()).update(ranks)
-        whole = [step for step, ranks in parts.items() if ranks >= set(range(self._nodes))]
-        return max(whole, default=None)
+        """The newest step of which each member has its own part. A copy of a lost one's has come back to it by now."""
+        own = ({step for step, ranks in seat.report.held if rank in ranks} for rank, seat in self._seats.items())
+        return max(set.intersection(*own), default=None)
 
     def _is_haunted(self, seat: Seat, now: float) -> bool:
         """Whether ranks may live of a pod before this one, which nobody saw end.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.contract.requests import Answered, Request
     from oarlock_api.contract.status import PodStatus
+    from oarlock_trainer.agent.ring.parts_server import PartsServer
 
 _CLIENT_SECONDS = 5.0
 """From its connection to the end of its answer."""
@@ -52,7 +53,7 @@ class StatusServer:
 
     `inbox` is where a trainer's webhooks go, None where there is no such trainer; `access` says who may read /status,
     and `ask` takes what they ask for with it, and says how far that is: the same answer tells it. `within` has what is told
-    to the pod itself alone.
+    to the pod itself alone, `parts` what is handed to the gang's other agents (ring/).
     Raises OSError where the port is taken. Port 0 takes any free one; `port` says which.
     """
 
@@ -67,10 +68,12 @@ class StatusServer:
         access: StatusAccess | None = None,
         ask: Callable[[Request], Answered | None] = lambda _: None,
         within: FromWithin | None = None,
+        parts: PartsServer | None = None,
     ) -> None:
         own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "ask": staticmethod(ask)}
         own["inbox"] = inbox
         own["within"] = within
+        own["parts"] = parts
         own["access"] = access or StatusAccess()
         handler = type("Handler", (_Handler,), own)
         self._server = _Server(port, handler)
@@ -163,6 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
     access: StatusAccess
     ask: Callable[[Request], Answered | None]
     within: FromWithin | None
+    parts: PartsServer | None
 
     command = ""
     """Until a request's first line was understood."""
@@ -197,6 +201,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200 if alive else 503, "text/plain", b"ok\n" if alive else b"the supervisor hangs\n")
         elif self.within and FromWithin.has(path):
             self._tell_the_pod(self.within)
+        elif self.parts and self.parts.has(path):
+            found = self.parts.answer(self.path)
+            self._answer(found.code, found.content_type, b"".join(found.pieces))
         else:
             self._answer(404, "text/plain", b"/status, /metrics and /healthz are here\n")
 

@@ -1,21 +1,19 @@
-"""One rank's two files in its node's memory, and the manifests that make them count."""
+"""One rank's two files in a node's memory, and the manifests that make them count: for ranks, and for the agent."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.checkpoint.format import parse_manifest
 from oarlock_trainer.checkpoint.memory.held import manifest_name, state_name, steps_of
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, write_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from oarlock_trainer.checkpoint.format import CheckpointManifest
 
 PLACES = (0, 1)
 _BLOCK = 512
@@ -48,6 +46,10 @@ class RankFiles:
             else:
                 # Ranks that go on from elsewhere may come to other figures at this step: the two must not mix.
                 self._manifest(step).unlink()
+        return self.taken()
+
+    def taken(self) -> int:
+        """Bytes that both files have now."""
         paths = [self._state(place) for place in PLACES]
         return sum(path.stat().st_blocks * _BLOCK for path in paths if path.exists())
 
@@ -56,31 +58,45 @@ class RankFiles:
 
         Raises OSError.
         """
-        made: list[int] = []
+        first = self.open(PLACES[0], size)
         try:
-            for place in PLACES:
-                made.append(os.open(self._state(place), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-                os.ftruncate(made[-1], size)
-                os.posix_fallocate(made[-1], 0, size)  # writing into a map that has no room would end the process
+            return [first, self.open(PLACES[1], size)]
         except OSError:
-            for descriptor in made:
-                os.close(descriptor)
+            os.close(first)
+            raise
+
+    def open(self, place: int, size: int) -> int:
+        """A descriptor of one of them, of `size` bytes, all of them taken. Raises OSError."""
+        made = os.open(self._state(place), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.ftruncate(made, size)
+            os.posix_fallocate(made, 0, size)  # writing into a map that has no room would end the process
+        except OSError:
+            os.close(made)
             raise
         return made
 
-    def begin(self) -> int:
-        """Where the next state is to be written: not over the newest one that counts. What lies there counts no longer."""
-        newest = max(self._place_of, default=None)
+    @property
+    def newest(self) -> int | None:
+        """The newest step that counts."""
+        return max(self._place_of, default=None)
+
+    def begin(self, *, keep: int | None = None) -> int:
+        """Where the next state is to be written: not over step `keep`, or else over the newest one that counts.
+
+        What lies there counts no longer.
+        """
+        newest = keep if keep in self._place_of else self.newest
         place = PLACES[0] if newest is None else 1 - self._place_of[newest]
         for step in [step for step, of in self._place_of.items() if of == place]:
             self._manifest(step).unlink()
             del self._place_of[step]
         return place
 
-    def complete(self, manifest: CheckpointManifest, place: int) -> None:
+    def complete(self, step: int, place: int, manifest: str) -> None:
         """Let what was written count. Raises OSError."""
-        write_bytes(self._manifest(manifest.step), manifest.to_json().encode())
-        self._place_of[manifest.step] = place
+        write_bytes(self._manifest(step), manifest.encode())
+        self._place_of[step] = place
 
     def remove(self) -> None:
         """All of this rank's. The memory is free once no process maps it."""
@@ -98,5 +114,5 @@ class RankFiles:
         return self._folder / manifest_name(step, self._rank)
 
     def _place(self, step: int) -> int:
-        written = parse_manifest(self._manifest(step).read_text(encoding="utf-8"))
-        return [state_name(self._rank, place) for place in PLACES].index(written.files[0].name)
+        written = json.loads(self._manifest(step).read_text(encoding="utf-8"))
+        return [state_name(self._rank, place) for place in PLACES].index(written["files"][0]["name"])

@@ -10,7 +10,10 @@ FOLDER = "OARLOCK_MEMORY"
 """Environment variable of ranks whose state is kept: the folder."""
 RESUME_STEP = "OARLOCK_RESUME_STEP"
 """Environment variable of ranks that are to go on from this step there, not from the newest checkpoint."""
+RING = "OARLOCK_MEMORY_RING"
+"""Environment variable of ranks, "1": their node keeps what the ranks of the node before it have, too."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the pod's own volume
+_STATE = re.compile(r"rank-(\d{5,})-([01])\.state")
 _MANIFEST = re.compile(r"step-(\d+)-rank-(\d{5,})\.json")
 
 
@@ -27,6 +30,14 @@ def folder_of(job_uid: str, attempt: int, *, shared_memory: Path = SHARED_MEMORY
 def state_name(rank: int, place: int) -> str:
     """One of the two files of a rank: `place` is 0 or 1."""
     return f"rank-{rank:05}-{place}.state"
+
+
+def parse_state_name(name: str) -> tuple[int, int]:
+    """(rank, place). Raises ValueError where it is no such file's name."""
+    found = _STATE.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name!r} is no file of a rank's state")
+    return int(found[1]), int(found[2])
 
 
 def manifest_name(step: int, rank: int) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from oarlock_trainer.checkpoint.format import CheckpointManifest, FileFacts
 from oarlock_trainer.checkpoint.layout import ELEMENT, runs_of
 from oarlock_trainer.checkpoint.memory.files import RankFiles
-from oarlock_trainer.checkpoint.memory.held import state_name
+from oarlock_trainer.checkpoint.memory.held import state_name, steps_of
 from oarlock_trainer.checkpoint.memory.rhythm import Rhythm
 from oarlock_trainer.checkpoint.memory.room import Room, lacking, measure
 from oarlock_trainer.checkpoint.snapshot import Snapshot
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _NICE = 10
 """Of the thread that hashes: training goes first where cores are few."""
+_COPY_SECONDS = 120.0
+"""For the ring. Where it does not come so far, as on a network that lets nobody through, the state is renewed without it."""
 _OFF = -math.inf
 """What a rank tells that has given up: so is the sum of all, whatever the others tell."""
 
@@ -60,17 +62,24 @@ class Memory:
         every: int | None,
         keep: int | None = None,
         adapters: Adapters | None = None,
+        ring: bool = False,
     ) -> None:
         """Begin to make the memory, where all nodes have enough. Collective.
 
         `every`: steps from one snapshot to the next, None = as often as it costs little. `keep`: the step that the ranks went
-        on from, if that was from memory; what else lies there counts no longer. `adapters` of a LoRA job.
+        on from, if that was from memory; what else lies there counts no longer. `adapters` of a LoRA job. `ring`: the nodes'
+        agents keep copies for each other, which need room, too.
         """
         self._folder, self._job, self._ranks, self._engine = folder, job, ranks, engine
         self._adapters = adapters
         self._every, self._rhythm = every, Rhythm(every)
         self._size = max(sum(run.length for run in runs_of(engine.parts())), 1) * ELEMENT
-        self._files = RankFiles(folder, ranks.rank_info.rank)
+        info = ranks.rank_info
+        self._files = RankFiles(folder, info.rank)
+        self._before = (info.rank - info.local_world_size) % info.world_size
+        self._copies = RankFiles(folder, self._before) if ring else None
+        """Of a rank of the node before, which this node's agent writes."""
+        self._whole_at = 0.0
         self._off = False
         self._beside = False
         """Whether a state was on its way when the step began."""
@@ -134,13 +143,14 @@ class Memory:
     def _has_room(self, keep: int | None) -> bool:
         own: Room | str
         try:
-            has = self._files.claim(keep=keep)
+            has = self._files.claim(keep=keep) + (self._copies.taken() if self._copies else 0)
             own = measure(self._folder, node=self._job.node, needs=self._size, has=has)
         except (OSError, ValueError, KeyError, TypeError) as error:
             own = str(error)
         told = self._ranks.gather(own)
         words = next((each for each in told if isinstance(each, str)), "")
-        words = words or lacking(told, ranks_per_node=self._ranks.rank_info.local_world_size)
+        per_node = self._ranks.rank_info.local_world_size
+        words = words or lacking(told, ranks_per_node=per_node, ring=self._copies is not None)
         if words:
             self._give_up(words if self._ranks.rank_info.is_leader else "")
         return not words
@@ -161,10 +171,21 @@ class Memory:
             return False
         self._making.result()
         if self._writing is None or not self._writing.ended:
-            return self._writing is None
+            return self._writing is None and self._is_copied()
         writing, self._writing = self._writing, None
-        self._cost = (self._stall, writing.result() - self._began)
-        return True
+        self._whole_at = writing.result()
+        self._cost = (self._stall, self._whole_at - self._began)
+        return self._is_copied()
+
+    def _is_copied(self) -> bool:
+        """Whether this node has the same step of the node before it.
+
+        None is written over before all nodes do: so at any moment there is a step that survives the loss of a node.
+        """
+        newest = self._files.newest
+        if self._copies is None or newest is None or time.monotonic() - self._whole_at > _COPY_SECONDS:
+            return True
+        return newest in steps_of(self._folder, self._before)
 
     def _begin(self, step: int, position: DataPosition) -> None:
         if self._making is None:
@@ -198,7 +219,8 @@ class Memory:
         # In one call: it holds no lock of the interpreter's meanwhile.
         sha256 = hashlib.sha256(snapshot.content).hexdigest()
         (name,) = manifest.runs
-        self._files.complete(replace(manifest, files=(FileFacts(name, snapshot.size, sha256),)), place)
+        whole = replace(manifest, files=(FileFacts(name, snapshot.size, sha256),))
+        self._files.complete(whole.step, place, whole.to_json())
         return time.monotonic()
 
     def _give_up(self, words: str) -> None:
@@ -216,4 +238,6 @@ class Memory:
                 snapshot.close()
         self._making = self._writing = self._copying = None
         with suppress(OSError):  # the pod's end gives it back, too
+            if self._copies:
+                self._copies.remove()
             self._files.remove()

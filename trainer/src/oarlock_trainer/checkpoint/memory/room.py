@@ -20,7 +20,8 @@ _GB = 1e9
 class Room:
     """Of one rank's node, and what this rank needs of it. Bytes.
 
-    `folder` is free in the folder's file system, `memory` for this pod; `needs` is one file, `has` what lies there already.
+    `folder` is free in the folder's file system, `memory` for this pod; `needs` is one file, `has` what lies there already,
+    with the copy of another node's rank where there is one.
     """
 
     node: str
@@ -45,23 +46,28 @@ def _available() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
 
 
-def lacking(rooms: Sequence[Room], *, ranks_per_node: int) -> str:
-    """What a node lacks, in one sentence; empty where all have enough. `rooms` of all ranks, in their order."""
+def lacking(rooms: Sequence[Room], *, ranks_per_node: int, ring: bool = False) -> str:
+    """What a node lacks, in one sentence; empty where all have enough. `rooms` of all ranks, in their order.
+
+    `ring`: each node has as much of the node before it, the first one of the last.
+    """
+    whose = "its ranks' state" + (" and of another node's" if ring else "")
     for start in range(0, len(rooms), ranks_per_node):
         ranks = rooms[start : start + ranks_per_node]
         first = ranks[0]
-        more = sum(len(PLACES) * room.needs - room.has for room in ranks)
+        copied = rooms[(start - ranks_per_node) % len(rooms) :][:ranks_per_node] if ring else []
+        more = sum(len(PLACES) * room.needs for room in (*ranks, *copied)) - sum(room.has for room in ranks)
         # Checkpoints are copied into memory of the same size, whose pages may still be on their way.
         with_checkpoint = more + sum(room.needs for room in ranks)
         where = f"node {first.node}" if first.node else f"the node of rank {start}"
         if more > first.folder:
             return (
-                f"{where} has {first.folder / _GB:.1f} GB free in /dev/shm, two generations of its ranks' state need "
+                f"{where} has {first.folder / _GB:.1f} GB free in /dev/shm, two generations of {whose} need "
                 f"{more / _GB:.1f} GB: raise spec.pod.sharedMemory"
             )
         if with_checkpoint > first.memory:
             return (
-                f"{where} has {first.memory / _GB:.1f} GB of memory left for this pod, two generations of its ranks' state "
+                f"{where} has {first.memory / _GB:.1f} GB of memory left for this pod, two generations of {whose} "
                 f"and the copy for checkpoints need {with_checkpoint / _GB:.1f} GB: raise spec.pod.resources.limits.memory, "
                 "or take nodes with more"
             )

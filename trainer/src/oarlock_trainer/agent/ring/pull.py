@@ -1,0 +1,128 @@
+"""Copying one rank's part from another agent's memory into this node's: hashed, and only then let count."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import shutil
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oarlock_trainer.agent.ring.peer import PeerError
+from oarlock_trainer.checkpoint.memory.held import parse_state_name, state_name
+from oarlock_trainer.runtime import cgroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from oarlock_trainer.agent.ring.peer import Peer
+    from oarlock_trainer.checkpoint.memory.files import RankFiles
+
+
+class StoppedError(Exception):
+    """What is copied is wanted no more, or its time is up."""
+
+
+class NoRoomError(Exception):
+    """This node has no memory for it. The message says how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One rank's part of a step: a file of `size` bytes, and the manifest that names it."""
+
+    name: str
+    size: int
+    sha256: str
+    manifest: dict[str, Any]
+
+    def lying_in(self, name: str) -> str:
+        """The manifest, where the file has another name."""
+        told = self.manifest
+        files = [{**told["files"][0], "name": name}]
+        return json.dumps({**told, "files": files, "runs": {name: told["runs"][self.name]}}, sort_keys=True) + "\n"
+
+
+def part_of(raw: Any, *, job_uid: str, attempt: int, step: int, rank: int) -> Part:
+    """The part that a manifest is of. Raises PeerError where it is none of this job, attempt, step and rank."""
+    try:
+        if (raw["job_uid"], raw["attempt"], raw["step"]) != (job_uid, attempt, step):
+            raise PeerError(f"the manifest of step {step} is of another job, attempt or step")
+        (file,) = raw["files"]
+        name, size, sha256 = str(file["name"]), int(file["size"]), str(file["sha256"])
+        if parse_state_name(name)[0] != rank or size < 1 or list(raw["runs"]) != [name]:
+            raise PeerError(f"the manifest of step {step} is none of rank {rank}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise PeerError(f"the manifest of rank {rank} at step {step} is none: {error}") from error
+    return Part(name, size, sha256, raw)
+
+
+def pull(
+    peer: Peer,
+    part: Part,
+    files: RankFiles,
+    folder: Path,
+    *,
+    rank: int,
+    keep: int | None,
+    share: float,
+    only_while: Callable[[], AbstractContextManager[object]] = nullcontext,
+    pause: Callable[[float], object] = time.sleep,
+) -> None:
+    """Copy a part, and let it count. Step `keep` is not written over.
+
+    At most `share` of the time goes into asking. Files change within `only_while` alone, which raises StoppedError
+    once the part is wanted no more. Raises PeerError, NoRoomError and OSError, and then nothing counts that was not whole.
+    """
+    _check_room(folder, part.size, files)
+    with only_while():
+        place = files.begin(keep=keep)
+        descriptor = files.open(place, part.size)
+    try:
+        with mmap.mmap(descriptor, part.size) as content:
+            _copy(peer, part, content, share=share, only_while=only_while, pause=pause)
+            # In one call: it holds no lock of the interpreter's meanwhile.
+            if hashlib.sha256(content).hexdigest() != part.sha256:
+                raise PeerError(f"rank {rank}'s part was written anew while it was copied")
+    finally:
+        os.close(descriptor)
+    with only_while():
+        files.complete(int(part.manifest["step"]), place, part.lying_in(state_name(rank, place)))
+
+
+def _copy(
+    peer: Peer,
+    part: Part,
+    content: mmap.mmap,
+    *,
+    share: float,
+    only_while: Callable[[], AbstractContextManager[object]],
+    pause: Callable[[float], object],
+) -> None:
+    at = 0
+    while at < part.size:
+        with only_while():
+            pass
+        began = time.monotonic()
+        piece = peer.piece(part.name, at)
+        if not piece or len(piece) > part.size - at:
+            raise PeerError(f"{part.name} has another size than its manifest says")
+        content[at : at + len(piece)] = piece
+        at += len(piece)
+        pause((time.monotonic() - began) * (1 / share - 1))
+
+
+def _check_room(folder: Path, size: int, files: RankFiles) -> None:
+    free = shutil.disk_usage(folder).free
+    below_limit = cgroup.free_memory()
+    free = free if below_limit is None else min(free, below_limit)
+    if size > free + files.taken():
+        raise NoRoomError(
+            f"a part of {size / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free: raise spec.pod.sharedMemory"
+        )

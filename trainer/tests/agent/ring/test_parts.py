@@ -1,0 +1,195 @@
+"""Parts of a node's memory that another node's agent copies: only whole ones count, and only the gang's own may have any."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from keeping import CONTENT, KEY, OF, content, keep
+
+from oarlock_api.contract import gang_key
+from oarlock_trainer.agent.ring import parts_server
+from oarlock_trainer.agent.ring import pull as pulling
+from oarlock_trainer.agent.ring.parts_server import ADDRESSEE, PartsServer, manifest_path, steps_path
+from oarlock_trainer.agent.ring.peer import Peer, PeerError
+from oarlock_trainer.agent.ring.pull import NoRoomError, StoppedError, part_of, pull
+from oarlock_trainer.agent.status.status_server import StatusServer
+from oarlock_trainer.checkpoint.memory.files import RankFiles
+from oarlock_trainer.checkpoint.memory.held import state_name, steps_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    return tmp_path / "there"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def server(there: Path) -> PartsServer:
+    return PartsServer(there, KEY, node=0, ranks_per_node=1)
+
+
+@pytest.fixture
+def port(server: PartsServer) -> int:
+    status: Any = None
+    return StatusServer(port=0, job="flux", status=lambda: status, alive=lambda: True, parts=server).port
+
+
+@pytest.fixture
+def peer(port: int) -> Peer:
+    return Peer(0, ("127.0.0.1", port), KEY)
+
+
+def copy(peer: Any, here: Path, step: int, *, rank: int = 0, **options: Any) -> None:
+    part = part_of(peer.manifest(step, rank), **OF, step=step, rank=rank)
+    files = RankFiles(here, rank)
+    files.claim(keep=options.get("keep"))
+    pull(peer, part, files, here, rank=rank, **{"keep": None, "share": 1.0, **options})
+
+
+def test_a_part_comes_over_whole_piece_by_piece(
+    peer: Peer, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_server, "PIECE", 1000)
+    keep(there, 7)
+    assert peer.steps(0) == (0, [7])
+    copy(peer, here, 7)
+    assert content(here, 7) == CONTENT
+    assert here.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_lies_in_the_other_place_there_is_named_by_where_it_lies_here(peer: Peer, there: Path, here: Path) -> None:
+    keep(there, 7, place=1)
+    copy(peer, here, 7)
+    assert content(here, 7) == (here / state_name(0, 0)).read_bytes() == CONTENT
+
+
+def test_the_step_to_keep_is_never_written_over(peer: Peer, there: Path, here: Path) -> None:
+    keep(here, 3, place=0, content=b"three")
+    keep(here, 5, place=1, content=b"five")
+    keep(there, 7)
+    files = RankFiles(here, 0)
+    files._place_of = {3: 0, 5: 1}
+    part = part_of(peer.manifest(7, 0), **OF, step=7, rank=0)
+    pull(peer, part, files, here, rank=0, keep=3, share=1.0)
+    assert steps_of(here, 0) == [7, 3]
+    assert content(here, 3) == b"three"
+
+
+def test_a_part_that_is_written_anew_meanwhile_counts_nowhere(peer: Peer, there: Path, here: Path) -> None:
+    keep(there, 7)
+    raw = peer.manifest(7, 0)
+    (there / state_name(0, 0)).write_bytes(CONTENT[::-1])
+    files = RankFiles(here, 0)
+    files.claim(keep=None)
+    with pytest.raises(PeerError, match="written anew"):
+        pull(peer, part_of(raw, **OF, step=7, rank=0), files, here, rank=0, keep=None, share=1.0)
+    assert steps_of(here, 0) == []
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 4])
+def test_stopped_at_any_moment_a_copy_counts_nowhere(
+    peer: Peer, there: Path, here: Path, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_server, "PIECE", 16_000)  # two pieces
+    keep(there, 7)
+    left = [None] * (calls - 1)
+
+    @contextmanager
+    def only_while() -> Iterator[None]:
+        if not left:
+            raise StoppedError
+        left.pop()
+        yield
+
+    with pytest.raises(StoppedError):
+        copy(peer, here, 7, only_while=only_while)
+    assert steps_of(here, 0) == []
+
+
+def test_more_than_the_room_is_never_taken(
+    peer: Peer, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(there, 7)
+    monkeypatch.setattr(pulling.cgroup, "free_memory", lambda: len(CONTENT) - 1)
+    with pytest.raises(NoRoomError, match=r"raise spec\.pod\.sharedMemory"):
+        copy(peer, here, 7)
+    assert not list(here.iterdir())
+
+
+def test_copying_leaves_the_link_to_others_for_most_of_the_time(
+    peer: Peer, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr(pulling, "time", SimpleNamespace(monotonic=lambda: float(next(now))))
+    pauses: list[float] = []
+    keep(there, 7)
+    copy(peer, here, 7, share=0.25, pause=pauses.append)
+    assert pauses == [3.0]
+
+
+@pytest.mark.parametrize("wrong", [{"job_uid": "other"}, {"attempt": 2}, {"step": 8}, {"files": []}, {"runs": {}}])
+def test_what_is_of_another_run_or_no_manifest_is_refused(peer: Peer, there: Path, wrong: dict[str, Any]) -> None:
+    keep(there, 7)
+    raw = peer.manifest(7, 0) | wrong
+    with pytest.raises(PeerError):
+        part_of(raw, **OF, step=7, rank=0)
+
+
+@pytest.mark.parametrize("name", ["rank-00001-0.state", "../../etc/passwd", "rank-00000-2.state", 3])
+def test_a_manifest_that_names_another_file_is_refused(peer: Peer, there: Path, name: Any) -> None:
+    keep(there, 7)
+    raw = peer.manifest(7, 0)
+    raw["files"][0]["name"] = name
+    raw["runs"] = {name: []}
+    with pytest.raises(PeerError):
+        part_of(raw, **OF, step=7, rank=0)
+
+
+def test_strangers_get_nothing_and_are_not_believed(port: int, there: Path) -> None:
+    keep(there, 7)
+    with pytest.raises(PeerError, match="403"):
+        Peer(0, ("127.0.0.1", port), b"x" * 32).steps(0)
+
+
+def _signed(path: str, *, key: bytes = KEY, addressee: str = ADDRESSEE, seconds_ago: float = 0.0) -> str:
+    return gang_key.question(key, path, pod_uid=addressee, now=time.time() - seconds_ago)
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        (steps_path(0, 0), 403),
+        (_signed(steps_path(0, 0), seconds_ago=1e6), 403),
+        (_signed(steps_path(0, 0), addressee="uid-of-pod"), 403),
+        (_signed(steps_path(1, 0)), 404),
+        (_signed(manifest_path(0, 8, 0)), 404),
+        (_signed("/memory/0/state/0/0"), 404),
+        (_signed("/memory/0/state/0/7/0"), 404),
+        (_signed("/memory/0/state/../../0"), 404),
+    ],
+)
+def test_only_signed_questions_for_this_very_node_and_what_it_has_are_answered(
+    server: PartsServer, there: Path, target: str, code: int
+) -> None:
+    keep(there, 7)
+    assert server.answer(target).code == code
+
+
+def test_a_link_in_the_folder_leads_nowhere(server: PartsServer, there: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    there.mkdir()
+    (there / state_name(0, 0)).symlink_to(secret)
+    assert server.answer(_signed("/memory/0/state/0/0/0")).code == 404

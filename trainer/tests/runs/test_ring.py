@@ -1,0 +1,96 @@
+"""A node that is lost: its pod's next incarnation has its state back from the next node, and training goes on from there."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_process import Agent, eventually, free_port, pair
+
+from oarlock_api.contract.history import read_story
+from oarlock_trainer.checkpoint.memory.held import folder_of, held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gang import Gang
+
+STEPS = 40
+
+
+def weights(output: Path) -> dict[str, bytes]:
+    found = {path.name: path.read_bytes() for path in (output / "model" / "transformer").glob("*.safetensors")}
+    assert found
+    return found
+
+
+class Nodes:
+    """Two agents with one rank each, that share an output, and have a /dev/shm of their own."""
+
+    def __init__(self, home: Path, training: dict[str, Any]) -> None:
+        self.home, self.output = home, home / "output"
+        self.agents = pair(home)
+        ports, rendezvous = [free_port(), free_port()], free_port()
+        for node, agent in enumerate(self.agents):
+            agent.job |= {
+                "gpus_per_node": 0, "output_directory": str(self.output), "training": training,
+                "recovery": {"inPlace": "Auto", "memory": {"everySteps": "2"}, "standbySeconds": 120},
+            }  # fmt: skip
+            agent.job["ports"]["status"] = ports[node]
+            (agent.scratch / "key").write_text("ab" * 32)
+            (agent.scratch / "shm").mkdir()
+            agent.environment |= {
+                "OARLOCK_REPLACES_PODS": "1", "OARLOCK_SHARED_MEMORY": str(agent.scratch / "shm"),
+                "OARLOCK_PEERS": ",".join(f"127.0.0.1:{port}" for port in ports),
+                "MASTER_PORT": str(rendezvous), "GLOO_SOCKET_IFNAME": "lo", "OARLOCK_OUTPUT_DIR": str(self.output),
+            }  # fmt: skip
+
+    def start(self, agent: Agent) -> None:
+        agent.start("disturbed:main", warm="oarlock_trainer.ranks.preload:import_everything")
+
+    def memory(self, node: int) -> Path:
+        return folder_of("uid-of-job", 3, shared_memory=self.agents[node].scratch / "shm")
+
+    def lose(self, node: int) -> None:
+        """Agent, ranks and memory, as with the node."""
+        self.agents[node].send(signal.SIGKILL)
+        self.agents[node].end()
+        shutil.rmtree(self.memory(node))
+
+    def logs(self) -> str:
+        return "\n".join(agent.log_path.read_text()[-4000:] for agent in self.agents)
+
+
+@pytest.fixture
+def nodes(gang: Gang, tmp_path: Path) -> Iterator[Nodes]:
+    found = Nodes(tmp_path, gang.training(steps=STEPS, checkpoint={"intervalSteps": 1000}))
+    yield found
+    for agent in found.agents:
+        agent.end()
+
+
+def test_a_lost_nodes_state_comes_back_from_the_next_and_the_weights_are_those_of_a_calm_run_to_the_last_bit(
+    gang: Gang, nodes: Nodes, tmp_path: Path
+) -> None:
+    calm = tmp_path / "calm"
+    gang.run(calm, gang.training(steps=STEPS, checkpoint={"intervalSteps": 1000}))
+    for agent in nodes.agents:
+        nodes.start(agent)
+
+    def both() -> bool:
+        return any(set(of) == {0, 1} and step >= 4 for step, of in held(nodes.memory(0), ranks_per_node=1).items())
+
+    eventually(both, f"both parts on node 0:\n{nodes.logs()}")
+    nodes.lose(1)
+    nodes.agents[1].environment |= {"OARLOCK_INCARNATION": "2", "OARLOCK_FOLLOWS_THE_DEAD": "1"}
+    nodes.start(nodes.agents[1])
+    assert nodes.agents[0].wait() == 0, nodes.logs()
+    assert nodes.agents[1].wait() == 0, nodes.logs()
+    (again,) = (line for line in read_story(nodes.output) if line.type == "RanksRestarted")
+    back = next(line for line in nodes.agents[1].log() if line.get("message") == "state in memory that came back")
+    assert again.data["step"] in back["steps"], nodes.logs()
+    assert again.data["step"] >= 4
+    assert weights(nodes.output) == weights(calm)
