@@ -1,6 +1,7 @@
 """What the state in memory costs training: steps with recovery.memory on Auto beside steps without, in turn.
 
-    .venv/bin/python bench/memory_snapshot.py [--parameters 20e6] [--samples 1024] [--steps 40] [--rounds 3] [--every 4]
+    .venv/bin/python bench/memory_snapshot.py [--parameters 20e6] [--samples 1024] [--steps 40] [--rounds 3]
+        [--every 4] [--ring]
 
 Two ranks over gloo train a model with DeepSpeed ZeRO-1, so many steps without anything in memory, then as many with it, and
 again. Told are: the mean step of both, how many snapshots there were, for how long training stood still for one, how much
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import forked_ranks
+import ring_agents
 from data_report import RESULTS
 
 from oarlock_trainer.ranks import preload
@@ -37,11 +39,17 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1024, help="rows of a step: how long it takes")
     parser.add_argument("--steps", type=int, default=40, help="of each kind in a round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--ring", action="store_true", help="each rank is a node, whose agent copies the other one's state"
+    )
     parser.add_argument("--every", type=int, help="steps from one snapshot to the next; default: Auto")
     options = parser.parse_args()
     preload.import_everything(encoders=False)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        agents = ring_agents.start(RANKS, Path(folder)) if options.ring else []
         code = forked_ranks.run(RANKS, lambda rank: _measure(rank, Path(folder), options))
+        for agent in agents:
+            agent.terminate()
     sys.exit(code)
 
 
@@ -61,14 +69,16 @@ def _measure(rank: int, folder: Path, options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), RANKS)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
-    rank_info = RankInfo(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
+    of_node = 1 if options.ring else RANKS
+    rank_info = RankInfo(rank=rank, local_rank=rank % of_node, world_size=RANKS, local_world_size=of_node)
+    own = ring_agents.folder(folder, rank) if options.ring else folder / "memory"
     ranks = RankGroup(rank_info, torch.device("cpu"), None)
     layers = max(int(options.parameters) // WIDTH**2, 1)
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers))).to(torch.bfloat16)
     engine = initialize(model, _training(), rank_info)
     inputs = torch.randn(options.samples, WIDTH).to(torch.bfloat16)
     position = DataPosition(fingerprint="", order="", origin=Origin(), reached=Origin(), streams=())
-    memory = Memory(folder / "memory", _Job(), ranks, engine, every=options.every)  # type: ignore[arg-type]
+    memory = Memory(own, _Job(), ranks, engine, every=options.every, ring=options.ring)  # type: ignore[arg-type]
     ended: list[tuple[float, float]] = []
     rhythm: Any = memory._rhythm  # noqa: SLF001 - what it learns is what is told
     learn = rhythm.ended
@@ -110,8 +120,8 @@ class _Job:
     """What memory asks of a job."""
 
     node = "bench"
-    job_uid = "bench"
-    attempt = 1
+    job_uid = ring_agents.JOB_UID
+    attempt = ring_agents.ATTEMPT
 
     @property
     def file(self) -> _Job:
