@@ -45,7 +45,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="what is chosen")
     parser.add_argument("--nodes", type=int, default=3, help="of the cluster; a job takes two (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=1500, help="of each job (default: %(default)s)")
-    parser.add_argument("--gap", type=float, default=20, help="mean seconds between faults (default: %(default)s)")
+    parser.add_argument(
+        "--gap", type=float, default=10, help="mean seconds of training between faults (default: %(default)s)"
+    )
     parser.add_argument(
         "--bound", type=float, default=180, help="seconds within which one is mended (default: %(default)s)"
     )
@@ -84,17 +86,17 @@ def main() -> int:
             tell(f"\n{table(soak.costs)}\n")
             for words in soak.violations:
                 tell(f"VIOLATION {words}")
-    told = {
-        "seed": given.seed,
-        "faults": sum(soak.counts.values()),
-        "jobs": soak.legs,
-        "seconds": round(soak.seconds),
-        "goodput": round(soak.useful / soak.seconds, 3) if soak.seconds else None,
-        "steps": soak.steps,
-        "again": soak.again,
-        "violations": len(soak.violations),
-    }
-    tell(json.dumps(told))
+            told = {
+                "seed": given.seed,
+                "faults": sum(soak.counts.values()),
+                "jobs": soak.legs,
+                "seconds": round(soak.seconds),
+                "goodput": round(soak.useful / soak.seconds, 3) if soak.seconds else None,
+                "steps": soak.steps,
+                "again": soak.again,
+                "violations": len(soak.violations),
+            }
+            tell(json.dumps(told))
     return 1 if soak.violations else 0
 
 

@@ -1,12 +1,14 @@
 """The run: jobs of the same settings one after the other, each from its first step to its exported model, under faults.
 
-The first is left alone, and is what the others are judged by. Faults come at the moments of a Poisson process, whatever is
-still being mended from the one before.
+The first is left alone, and is what the others are judged by. A fault comes some seconds after the one before is over, by the
+law of a Poisson process; one in five comes before that. Without a bound on how many are open at once, a machine that is slow
+to start ranks would never train.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,6 +28,8 @@ EVERY = 20
 """Steps between checkpoints."""
 LAST_STEPS = 30
 """Of a job: no fault is begun there, for its end is judged as well."""
+_TOGETHER = 0.2
+"""The share of faults after which the next one does not wait until they are over."""
 _LOOK_SECONDS = 0.1
 _SETTLED_STEPS = 5
 _LATE_SECONDS = 30.0
@@ -47,7 +51,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`faults` in all, one in `gap` seconds on average, none after `minutes`.
+    """`faults` in all, `gap` seconds of training between two on average, none after `minutes`.
 
     Each is to be mended within `bound` seconds, as is the end. A step of a job rests for `pace` seconds.
     """
@@ -117,27 +121,31 @@ class Soak:
             curve.expected = expected
             reached, moved_at = 0, time.monotonic()
             while "completionTime" not in (status := self._status()):
-                curve.look()
+                self._judge(name, curve)
                 self._heed(curve)
                 told = len(curve.lines)
                 if told > reached or self._field.mending:
                     reached, moved_at = told, time.monotonic()
                 if time.monotonic() - moved_at > self._plan.bound:
                     self._violated(name, f"nothing was told for {self._plan.bound:g} s: {_words(status)}")
+                    self._clear()
                     return
                 if self._may_strike(curve):
                     self._strike(curve)
                 time.sleep(_LOOK_SECONDS)
-            curve.look()
+            self._judge(name, curve)
             self._end(name, curve, status)
+
+    def _judge(self, name: str, curve: Curve) -> None:
+        curve.look()
+        while curve.violations:
+            self._violated(name, curve.violations.pop(0))
 
     def _end(self, name: str, curve: Curve, status: dict[str, Any]) -> None:
         self._field.mend(everything=True)
         for strike in self._open:  # the job was quicker than the last look at it
             self._close(curve, strike)
-        self._open.clear()
-        for words in curve.violations:
-            self._violated(name, words)
+        self._clear()
         if status["phase"] != "Succeeded":
             self._violated(name, f"it ended as {status['phase']}: {_words(status)}")
             return
@@ -161,6 +169,10 @@ class Soak:
     def _gap(self) -> float:
         return self._field.chance.expovariate(1 / self._plan.gap)
 
+    def _clear(self) -> None:
+        self._open.clear()
+        self._due = time.monotonic() + self._gap()
+
     def _may_strike(self, curve: Curve) -> bool:
         trains = 0 < curve.step < self._plan.steps - LAST_STEPS
         return self._goes_on() and trains and time.monotonic() >= self._due
@@ -180,8 +192,9 @@ class Soak:
             self._due = time.monotonic() + 1
             self._say(f"  no {name}: {str(error)[:120]}")
             return
-        self._due += self._gap()
-        self._due = max(self._due, time.monotonic())
+        # One more beside it, or none until all are over.
+        together = not self._open and self._field.chance.random() < _TOGETHER
+        self._due = time.monotonic() + self._gap() if together else math.inf
         mended_at = time.time() if set(self._field.mending) == nodes else float("inf")
         for other in self._open:
             other.alone = False
@@ -204,10 +217,12 @@ class Soak:
         for strike in [one for one in self._open if self._is_over(curve, one)]:
             self._open.remove(strike)
             self._close(curve, strike)
+            if not self._open:
+                self._due = time.monotonic() + self._gap()
         for strike in self._open:
             if time.time() - max(strike.at, min(strike.mended_at, time.time())) > 2 * self._plan.bound:
-                self._open.remove(strike)
                 self._violated(self._field.job, f"{strike.name} was not over after {2 * self._plan.bound:g} s")
+                self._clear()
                 return
 
     def _is_over(self, curve: Curve, strike: Strike) -> bool:
@@ -264,7 +279,8 @@ class Soak:
 
 
 def _incarnation(status: dict[str, Any]) -> int:
-    return max((attempt.get("incarnation", 1) for attempt in status.get("attempts", ())), default=1)
+    """The highest number of a pod of the newest attempt."""
+    return next((attempt.get("incarnation", 1) for attempt in reversed(status.get("attempts", ()))), 1)
 
 
 def _words(status: dict[str, Any]) -> str:
