@@ -175,7 +175,7 @@ def test_a_leader_that_was_asked_to_go_is_looked_for_again_and_one_that_is_done_
     other.join_all()
     other.links.pop(0).leave(0, "done")
     eventually(lambda: other.news(1) == [Left(0, 0)], "its farewell")
-    assert other.links[1]._role._settled
+    eventually(lambda: other.links[1]._role._settled, "its end of looking")
 
 
 def test_words_that_rank_0_has_answered_are_known_by_when_they_were_sent(
