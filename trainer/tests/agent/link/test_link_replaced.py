@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import eventually
-from gangs import KEY, Gang, Network, Stranger
+from gangs import ATTEMPT, JOB_UID, KEY, Gang, Network, Stranger
 
 from oarlock_api.contract.rounds import LostPod
+from oarlock_trainer.agent.link import leader as of_rank_0
+from oarlock_trainer.agent.link import protocol
+from oarlock_trainer.agent.link.loop import Loop
 from oarlock_trainer.agent.link.protocol import Left, PeerLost
 from oarlock_trainer.agent.rounds.model import Report
 
@@ -68,6 +71,18 @@ def test_a_member_that_vanishes_is_lost_to_rank_0_alone_and_its_next_incarnation
     heard = report_of(gang, gang.links[1].agent)
     assert (heard.rank, heard.incarnation) == (1, 2)
     assert gang.news(2) == []
+
+
+def test_members_that_fall_silent_together_are_lost_in_the_same_turn() -> None:
+    loop = Loop(heartbeat=1.0)
+    who = protocol.Gang(job_uid=JOB_UID, attempt=ATTEMPT, rank=0, nodes=12, heartbeat=1.0, silence=5.0, replaces=True)
+    leader = of_rank_0.Leader(who, loop, port=0)
+    for rank in range(1, 12):
+        leader._members[rank] = of_rank_0._Member(rank, f"agent {rank}", 1, None, heard_at=0.0 if rank < 11 else 9.0)
+    loop._clock.seconds = 10.0
+    leader.turn()
+    leader.close()
+    assert [(type(news), news.rank) for news in loop.news()] == [(LostPod, rank) for rank in range(1, 11)]  # type: ignore[union-attr]
 
 
 def test_a_member_that_leaves_for_its_nodes_sake_is_lost_at_once_with_its_reason(gang_of: GangOf) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.report import Evidence, Gpu
-from oarlock_api.contract.rounds import InPlace, LostPod, RoundEnd
+from oarlock_api.contract.rounds import MAX_LOST, InPlace, LostPod, RoundEnd
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.contract.struck_gpu import StruckGpu
 from oarlock_trainer.agent.link.protocol import Left
@@ -204,6 +204,14 @@ def test_a_lost_pod_is_named_until_its_next_incarnation_is_there_and_the_round_e
     assert leader.lost == ()
     (end,) = leader.ends
     assert (end.number, end.rank, end.code, end.why, end.step, end.lost_pod) == (1, 1, 82, GONE.why, 150, True)
+
+
+def test_a_leader_that_loses_more_pods_than_are_replaced_at_once_tells_so() -> None:
+    leader = Leader(nodes=12, replaces=True)
+    for rank in range(1, 12):
+        assert leader.rounds.lose(replace(GONE, rank=rank), standing_by=False)
+    leader.turn()
+    assert len(leader.lost) > MAX_LOST
 
 
 def test_a_pod_that_was_lost_and_comes_back_was_not_lost_to_the_books() -> None:

@@ -127,8 +127,8 @@ class Leader:
             self._untold, self._told_at = [], now
         while self._strangers and now - next(iter(self._strangers.values())).since > self._gang.silence:
             self._turn_away(next(iter(self._strangers)), "it said no hello in time")
-        if self._members and self._cause is None:
-            self._judge(next(iter(self._members.values())))
+        while self._members and self._cause is None and self._judge(next(iter(self._members.values()))):
+            pass  # the next one may be as silent: what is lost at once is told at once
         return pace
 
     def ask(self, question: Ask, only: int | None) -> None:
@@ -292,16 +292,19 @@ class Leader:
         connection.close()
         member.connection, member.trouble = None, trouble
 
-    def _judge(self, member: _Member) -> None:
+    def _judge(self, member: _Member) -> bool:
+        """Lose a member that has been silent for too long. Returns whether it was."""
         silent = self._loop.now - member.heard_at
-        if silent > self._gang.silence:
-            cut = f", its connection was cut: {member.trouble}" if member.trouble else ""
-            cause = PeerLost(member.rank, None, f"pod {member.rank}'s agent has been silent for {silent:.1f} s{cut}")
-            if self._gang.replaces:
-                if member.connection:
-                    self._cut(member, member.connection, "it was given up")
-                self._lost[member.rank] = self._members.pop(member.rank)
-            self._lose(cause, member)
+        if silent <= self._gang.silence:
+            return False
+        cut = f", its connection was cut: {member.trouble}" if member.trouble else ""
+        cause = PeerLost(member.rank, None, f"pod {member.rank}'s agent has been silent for {silent:.1f} s{cut}")
+        if self._gang.replaces:
+            if member.connection:
+                self._cut(member, member.connection, "it was given up")
+            self._lost[member.rank] = self._members.pop(member.rank)
+        self._lose(cause, member)
+        return True
 
     def _lose(self, cause: PeerLost, member: _Member) -> None:
         """The lost one is told too, if it can hear: it learns that the gang goes on without it."""

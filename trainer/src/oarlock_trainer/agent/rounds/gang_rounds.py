@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.report import CLAIMED, is_proven
-from oarlock_api.contract.rounds import MAX_LOST, MAX_ROUNDS, InPlace, LostPod, RoundEnd
+from oarlock_api.contract.rounds import MAX_ROUNDS, InPlace, LostPod, RoundEnd
 from oarlock_api.contract.struck_gpu import StruckGpu, parse_struck_gpu
 from oarlock_trainer.agent.link.gang_link import SILENCE_SECONDS
 from oarlock_trainer.agent.link.protocol import Left
@@ -232,7 +232,7 @@ class GangRounds:
         lost = tuple(
             LostPod(rank=rank, incarnation=pod.incarnation, code=pod.fault.code, why=pod.fault.why)
             for rank, pod in sorted(leader.lost.items())
-        )[:MAX_LOST]
+        )
         if lost != self._lost:
             self._lost = lost
             self._waits_for(lost)
