@@ -391,6 +391,54 @@ def test_a_standby_that_nobody_ends_is_ended_by_the_operator_at_no_further_cost(
     assert "standbySeconds (30)" in (world.job.status.message or "")
 
 
+def round_begins(world: World) -> None:
+    """The gang is whole again: its ranks start, and have made no step yet."""
+    world.start_all()
+    world.end_round(82, rank=2, why="it was lost", step=20, resumed_step=None, lost_pod=True)
+    world.step(0)
+    assert world.progress is not None
+    world.progress = replace(world.progress, phase="Starting", figures=Figures(), resumed_from_step=None)
+
+
+def test_a_gang_that_is_whole_again_may_load_and_compile_for_longer_than_others_stand_by() -> None:
+    world = gang(standbySeconds=30)
+    kill(world, 2)
+    world.one_pass()
+    round_begins(world)
+    world.one_pass()
+    world.now += timedelta(seconds=600)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2)])
+    world.progress = None
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2)]), "the next operator has not asked yet"
+    world.step(16)
+    world.one_pass()
+    assert states(world) == (1, None, [])
+
+
+def test_a_gang_that_still_waits_for_another_pod_has_not_begun_a_round() -> None:
+    world = gang(standbySeconds=30)
+    kill(world, 2)
+    world.one_pass()
+    round_begins(world)
+    assert world.progress is not None
+    world.progress = replace(world.progress, lost=(LostPod(rank=2, incarnation=1, code=82, why="silent"),))
+    world.now += timedelta(seconds=91)
+    world.one_pass()
+    assert states(world)[:2] == (2, "Drain")
+
+
+def test_a_trainer_that_tells_of_no_step_trains_once_its_round_began() -> None:
+    own = {"training": None, "custom": {"command": ["python3", "train.py"]}, "pod": {"image": "mine"}}
+    world = gang(changes=own)
+    kill(world, 2)
+    world.one_pass()
+    round_begins(world)
+    world.one_pass()
+    assert states(world) == (1, None, [])
+
+
 def test_an_old_pod_that_does_not_stop_is_not_waited_for_to_the_end() -> None:
     world = gang()
     cut_off(world, 1, unreachable=False)

@@ -16,7 +16,7 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.names import service_name
 from oarlock_api.contract.rounds import MAX_LOST
-from oarlock_api.contract.status import PodPhase, PodStatus
+from oarlock_api.contract.status import PodStatus
 from oarlock_api.history import RecoveryStage, RecoveryStatus, Replacing
 from oarlock_operator.decide import attempt, making
 from oarlock_operator.decide.charge import charge
@@ -200,8 +200,11 @@ def _before(o: Observation, number: int, one: Replacing) -> list[Pod]:
 
 
 def _in_vain(o: Observation, draft: Draft) -> str:
-    """Why the others need not wait any longer; empty where they may."""
+    """Why the others need not wait any longer; empty where they may, or do not any more."""
     number, recovery = draft.status.attempt, draft.status.recovery
+    if _round_began(o, draft):
+        # A model may load and compile for as long as it likes: the agents themselves bound a round's first step.
+        return ""
     seconds = o.spec.recovery.standby_seconds
     since = recovery.stage_start_time or o.now
     if o.now - since > timedelta(seconds=seconds) + BEYOND_STANDBY:
@@ -227,21 +230,26 @@ def _give_up(o: Observation, draft: Draft, why: str) -> None:
     draft.tell(reason, f"{message}. Attempt {number} starts.", warning=True)
 
 
+def _round_began(o: Observation, draft: Draft) -> bool:
+    """Whether the gang is whole again, and in a round that it was not in when a pod was lost."""
+    number, replacing, news = draft.status.attempt, draft.status.recovery.replacing, o.progress
+    if news is None or news.attempt != number:
+        # Nobody tells, as at an operator's start: a round that was booked since has ended, and another one followed it.
+        return all(draft.status.round > one.round for one in replacing)
+    # A new rank 0 tells of no round before there is another one.
+    led_anew = any(one.rank == 0 for one in replacing)
+    return not news.lost and all(news.round > (1 if led_anew else one.round) for one in replacing)
+
+
 def _trains(o: Observation, draft: Draft, news: PodStatus) -> bool:
     """Whether the gang has made a step with its new pods, as its leader tells."""
     number, replacing = draft.status.attempt, draft.status.recovery.replacing
     pods = {pod.rank: pod for pod in o.of_attempt(number)}
-    if news.attempt != number or news.lost:
+    new = [pods.get(one.rank) for one in replacing]
+    if news.attempt != number or not all(pod is not None and pod.started and not pod.stopped for pod in new):
         return False
-    for one in replacing:
-        pod = pods.get(one.rank)
-        if pod is None or not pod.started or pod.stopped:
-            return False
-        # A new rank 0 has no round but those that it began itself.
-        if one.rank != 0 and news.round <= one.round and not any(each.rank == 0 for each in replacing):
-            return False
     # A trainer of the job's own need not tell of steps.
-    return news.figures.step is not None or (o.spec.custom is not None and news.phase == PodPhase.TRAINING)
+    return _round_began(o, draft) and (news.figures.step is not None or o.spec.custom is not None)
 
 
 def _end(o: Observation, draft: Draft, news: PodStatus) -> None:
