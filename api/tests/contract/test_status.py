@@ -9,7 +9,7 @@ from operator import attrgetter
 import pytest
 
 from oarlock_api.contract.figures import Figures
-from oarlock_api.contract.rounds import LostPod, RoundEnd
+from oarlock_api.contract.rounds import MAX_LOST, LostPod, RoundEnd
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, PreflightCheck, parse_status
 from oarlock_api.contract.struck_gpu import StruckGpu
 from oarlock_api.contract.wire import WireError
@@ -82,7 +82,7 @@ def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides(
         )
         for n in range(20)
     )
-    lost = tuple(LostPod(rank=n, incarnation=2**20, code=255, why="\0" * 9999) for n in range(20))
+    lost = tuple(LostPod(rank=n, incarnation=2**20, code=255, why="\0" * 9999, lost_at="t" * 99) for n in range(20))
     grown = PodStatus("j", "p", 1, 0, "Preflight", "t", preflight=checks, degraded=degraded, message="\0" * 9999)
     grown = replace(grown, rounds=ends, lost=lost)
     assert len(grown.to_json()) < MAX_BYTES
@@ -107,7 +107,7 @@ def test_the_ends_of_rounds_read_as_they_were_and_the_first_round_is_no_news() -
     assert read(round=0).round == read(round="2").round == 1
 
 
-LOST = LostPod(rank=3, incarnation=1, code=82, why="nothing was heard of it")
+LOST = LostPod(rank=3, incarnation=1, code=82, why="nothing was heard of it", lost_at="2026-01-01T00:00:05Z")
 
 
 STRUCK = StruckGpu(index=5, uuid="GPU-5c1f", serial="1652", xid=94)
@@ -151,6 +151,13 @@ def test_lost_pods_and_the_rounds_that_they_ended_read_as_they_were() -> None:
     told = PodStatus("job", "pod", 1, 0, "Training", "t", round=3, rounds=(replace(END, lost_pod=True),), lost=(LOST,))
     assert parse_status(told.to_json()) == told
     assert "lost" not in PodStatus("job", "pod", 1, 0, "Training", "t", rounds=(END,)).to_json()
+    assert "lostAt" not in replace(LOST, lost_at="").to_fields()
+
+
+def test_one_more_lost_pod_is_told_than_are_replaced_at_once() -> None:
+    lost = tuple(replace(LOST, rank=n) for n in range(20))
+    told = parse_status(PodStatus("job", "pod", 1, 0, "Training", "t", lost=lost).to_json())
+    assert [pod.rank for pod in told.lost] == list(range(MAX_LOST + 1))
 
 
 @pytest.mark.parametrize(
@@ -170,7 +177,7 @@ def test_a_lost_pod_that_makes_no_sense_is_none(raw: object) -> None:
 
 def test_each_lost_pod_is_read_once_and_in_order() -> None:
     first = {**LOST.to_fields(), "rank": 0, "why": "w" * 999}
-    assert [(pod.rank, len(pod.why)) for pod in read(lost=[LOST.to_fields(), first, first]).lost] == [(0, 100), (3, 23)]
+    assert [(pod.rank, len(pod.why)) for pod in read(lost=[LOST.to_fields(), first, first]).lost] == [(0, 80), (3, 23)]
 
 
 @pytest.mark.parametrize(

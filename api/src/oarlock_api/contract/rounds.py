@@ -14,11 +14,11 @@ from oarlock_api.contract.wire import finite, integer, number, text
 MAX_ROUNDS = 8
 """Ends of rounds that /status has: the newest."""
 MAX_LOST = 8
-"""Pods of one attempt that are replaced at once; where more are lost, all are made anew."""
+"""Pods of one attempt that are replaced at once; where more are lost, all are made anew. /status has one more, to tell so."""
 MAX_WHY = 200
 """Characters: eight of them at their longest, every character escaped, leave room for the rest of /status."""
-_MAX_WHY_LOST = 100
-"""The same for eight lost pods."""
+_MAX_WHY_LOST = 80
+"""The same for nine lost pods."""
 MOST = 1_000_000
 """Rounds of an attempt, and pods of a gang: what is above it is no number of them."""
 
@@ -72,21 +72,31 @@ class RoundEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostPod:
-    """A pod that rank 0's agent has lost, and whose next incarnation it waits for. `code` and `why` as of a RoundEnd."""
+    """A pod that rank 0's agent has lost, and whose next incarnation it waits for. `code` and `why` as of a RoundEnd.
+
+    `lost_at`: since when, RFC 3339 on the leader's clock; empty where it is not told.
+    """
 
     rank: int
     incarnation: int
     code: int
     why: str
+    lost_at: str = ""
 
     def to_fields(self) -> dict[str, Any]:
         """As JSON writes it."""
-        return {"rank": self.rank, "incarnation": self.incarnation, "code": self.code, "why": self.why[:_MAX_WHY_LOST]}
+        return {
+            "rank": self.rank,
+            "incarnation": self.incarnation,
+            "code": self.code,
+            "why": self.why[:_MAX_WHY_LOST],
+            **({"lostAt": self.lost_at[:40]} if self.lost_at else {}),
+        }
 
 
 def parse_lost(raw: object) -> tuple[LostPod, ...]:
     """Read what JSON says, each rank once and in order; one whose numbers make no sense is left out."""
-    told = [pod for one in (raw[:MAX_LOST] if isinstance(raw, list) else ()) if (pod := _parse_lost(one))]
+    told = [pod for one in (raw[: MAX_LOST + 1] if isinstance(raw, list) else ()) if (pod := _parse_lost(one))]
     by_rank = {pod.rank: pod for pod in told}
     return tuple(by_rank[rank] for rank in sorted(by_rank))
 
@@ -99,7 +109,13 @@ def _parse_lost(raw: object) -> LostPod | None:
         return None
     if not (0 <= rank < MOST and 0 < incarnation <= MOST and 0 < code < 256):
         return None
-    return LostPod(rank=rank, incarnation=incarnation, code=code, why=text(raw.get("why"), _MAX_WHY_LOST))
+    return LostPod(
+        rank=rank,
+        incarnation=incarnation,
+        code=code,
+        why=text(raw.get("why"), _MAX_WHY_LOST),
+        lost_at=text(raw.get("lostAt"), 40),
+    )
 
 
 def parse_rounds(raw: object) -> tuple[RoundEnd, ...]:

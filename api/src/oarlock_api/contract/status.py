@@ -215,7 +215,7 @@ class PodStatus:
             **({} if self.slow_pod is None else {"slowPod": self.slow_pod}),
             **({} if self.round == 1 else {"round": self.round}),
             **({"rounds": [one.to_fields() for one in self.rounds[-MAX_ROUNDS:]]} if self.rounds else {}),
-            **({"lost": [pod.to_fields() for pod in self.lost[:MAX_LOST]]} if self.lost else {}),
+            **({"lost": [pod.to_fields() for pod in self.lost[: MAX_LOST + 1]]} if self.lost else {}),
         }
         return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
