@@ -13,7 +13,7 @@ from worlds import World
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.rounds import LostPod
-from oarlock_operator.model.observed_nodes import Node
+from oarlock_operator.model.observed_nodes import Node, Pool
 from oarlock_operator.model.plan import CreatePods, DeletePods, Event, Plan, SelectAttempt
 
 NODES = 4
@@ -208,17 +208,21 @@ def test_losses_one_after_the_other_without_a_newer_checkpoint_end_the_job() -> 
     assert world.job.status.reason == "NoProgress"
 
 
-def test_a_pod_that_only_the_leader_misses_is_replaced_once_it_had_time_to_speak() -> None:
-    world = gang()
-    world.end_round(82, rank=3, why="silent for 5 s", lost_pod=True)
+def missed(world: World, *ranks: int, code: int = 82, ago: float = 0.0) -> None:
+    """The leader has lost these pods, and tells since when by its own clock."""
     world.step(20)
-    lost = (LostPod(rank=3, incarnation=1, code=82, why="silent for 5 s"),)
+    since = (world.now - timedelta(seconds=ago)).isoformat()
+    lost = tuple(LostPod(rank=rank, incarnation=1, code=code, why="silent for 5 s", lost_at=since) for rank in ranks)
     assert world.progress is not None
     world.progress = replace(world.progress, lost=lost, figures=Figures())
+
+
+def test_a_pod_that_only_the_leader_misses_is_replaced_once_it_had_time_to_speak() -> None:
+    world = gang()
+    missed(world, 3, ago=4.5)
     world.one_pass()
     assert states(world) == (1, None, [])
-    world.now += timedelta(seconds=5)
-    world.progress = replace(world.progress, heartbeat_at=world.now.isoformat())
+    missed(world, 3, ago=5)
     world.one_pass()
     assert states(world) == (1, "Replace", [(3, 2)])
     assert world.job.status.reason == "AgentSilent"
@@ -229,6 +233,66 @@ def test_a_pod_that_only_the_leader_misses_is_replaced_once_it_had_time_to_speak
     assert "flux-1-3-i2" in world.pods
     world.settle()
     assert states(world) == (1, "Replace", [(3, 2)]), "the word was about the one before"
+
+
+def test_a_pod_that_was_lost_before_is_given_as_much_time_as_the_first_time() -> None:
+    world = gang()
+    world.end_round(82, rank=3, lost_pod=True, resumed_step=15)
+    world.now += timedelta(seconds=600)
+    missed(world, 3)
+    world.one_pass()
+    assert states(world)[1] is None
+
+
+def test_a_pod_that_said_goodbye_has_half_a_minute_to_end_by_itself() -> None:
+    world = gang()
+    missed(world, 3, code=80, ago=29)
+    world.one_pass()
+    assert states(world) == (1, None, [])
+    missed(world, 3, code=80, ago=30)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(3, 2)])
+
+
+def test_a_leader_that_tells_no_time_is_believed_at_once() -> None:
+    world = gang()
+    missed(world, 3)
+    assert world.progress is not None
+    world.progress = replace(world.progress, lost=tuple(replace(one, lost_at="") for one in world.progress.lost))
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(3, 2)])
+
+
+def test_what_a_silent_pod_says_at_its_end_still_speaks_against_its_node_once() -> None:
+    world = gang()
+    world.may_cordon = True
+    world.pool = Pool(size=20, schedulable=20)
+    missed(world, 3, ago=5)
+    world.one_pass()
+    assert [(one.name, one.strict) for one in world.job.status.avoided_nodes] == [("node-3", False)]
+    counts = world.job.status.restarts
+    world.end(3, 80, xid=79)
+    plan = world.one_pass()
+    status = world.job.status
+    assert [(one.name, one.strict) for one in status.avoided_nodes] == [("node-3", True)]
+    assert [one.name for one in status.cordoned_nodes] == ["node-3"]
+    assert status.last_fault is not None
+    assert (status.last_fault.xid, status.last_fault.action) == (79, "the pod was made anew")
+    assert [one.reason for one in status.recovery.replacing] == ["GPUFault"]
+    assert (states(world), status.restarts) == ((1, "Replace", [(3, 2)]), counts)
+    assert [event.reason for event in plan.events].count("GPUFault") == 1
+    assert world.pod(3).keeps_off == {"node-3"}
+    assert not [event for event in world.one_pass().events if event.reason == "GPUFault"]
+
+
+def test_a_leader_that_misses_more_than_eight_gets_all_pods_anew() -> None:
+    world = gang(nodes=12)
+    missed(world, *range(1, 10), ago=5)
+    assert world.progress is not None
+    late = replace(world.progress.lost[-1], lost_at=world.now.isoformat())
+    world.progress = replace(world.progress, lost=(*world.progress.lost[:-1], late))
+    world.one_pass()
+    assert states(world)[0] == 2
 
 
 def test_a_new_rank_0_is_the_one_that_the_service_names_and_its_first_step_books_the_round() -> None:

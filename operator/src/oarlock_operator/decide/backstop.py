@@ -8,9 +8,11 @@ Where lost pods are replaced one by one, rank 0's agent says which one it has lo
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 
-from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.exit_codes import ExitCode, FailureClass
+from oarlock_api.contract.rounds import LostPod
 from oarlock_api.contract.status import PodStatus
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Avoid, Budget, Fault
@@ -22,6 +24,8 @@ SHORTEST_SECONDS, STEPS = 60.0, 5.0
 PATIENCE = 3.0
 LOST_SECONDS = 5.0
 """How long a pod that rank 0's agent has lost may take to say itself how it ends."""
+LEAVING_SECONDS = 30.0
+"""The same for one that said goodbye, with the code that it will end with: it still sees to its processes and its report."""
 
 
 def allowance(o: Observation, draft: Draft) -> float:
@@ -51,7 +55,8 @@ def lost_pods(o: Observation, draft: Draft) -> list[Fault]:
         pod = pods.get(told.rank)
         if pod is None or pod.rank == 0 or pod.incarnation != told.incarnation or pod.stopped or pod.deleting:
             continue
-        if (left := LOST_SECONDS - _lost_for(news, told.rank)) > 0:
+        patience = LOST_SECONDS if told.code == ExitCode.PEER_LOST else LEAVING_SECONDS
+        if (left := patience - _lost_for(news, told)) > 0:
             draft.again(left)
             continue
         message = f"rank 0's agent has lost pod {pod.name} on {pod.node}: {told.why}"
@@ -60,14 +65,12 @@ def lost_pods(o: Observation, draft: Draft) -> list[Fault]:
     return faults
 
 
-def _lost_for(news: PodStatus, rank: int) -> float:
-    """Seconds since the round ended for it, both by the leader's clock; where that is not told it is long ago."""
-    ends = [end.ended_at for end in news.rounds if end.lost_pod and end.rank == rank]
+def _lost_for(news: PodStatus, told: LostPod) -> float:
+    """Seconds since it was lost, both by the leader's clock; where that is not told it is long ago."""
     try:
-        since = datetime.fromisoformat(news.heartbeat_at) - datetime.fromisoformat(ends[-1])
-    except (IndexError, TypeError, ValueError):
-        return LOST_SECONDS
-    return since.total_seconds()
+        return (datetime.fromisoformat(news.heartbeat_at) - datetime.fromisoformat(told.lost_at)).total_seconds()
+    except (TypeError, ValueError):
+        return math.inf
 
 
 def _fault(pod: Pod, silence: float) -> Fault:

@@ -24,7 +24,7 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import stop
 from oarlock_operator.decide.recover import find_faults, progressed, weigh
 from oarlock_operator.decide.teardown import delete, overdue
-from oarlock_operator.faults.classify import KILLED, Avoid, Budget, Fault
+from oarlock_operator.faults.classify import KILLED, Avoid, Budget, Fault, classify
 from oarlock_operator.manifests.service import selector
 from oarlock_operator.model.observation import Observation, Pod
 from oarlock_operator.model.plan import SelectAttempt
@@ -44,6 +44,7 @@ def replace(o: Observation, draft: Draft) -> bool:
         if stage is not None:
             _give_up(o, draft, "lost pods are not made anew one by one any more")
         return False
+    _hear_out(o, draft)
     if faults := find_faults(o, draft):
         return _fits(o, draft, faults) and _begin(o, draft, faults)
     if stage is None:
@@ -64,7 +65,9 @@ def replace(o: Observation, draft: Draft) -> bool:
 def _fits(o: Observation, draft: Draft, faults: Sequence[Fault]) -> bool:
     """Whether new pods for these mend it, and all others wait for them."""
     lost = {fault.pod.rank for fault in faults} | {one.rank for one in draft.status.recovery.replacing}
-    if len(lost) > min(MAX_LOST, o.spec.nodes - 1) or not all(_mends(o, draft, fault) for fault in faults):
+    # One that was lost a moment ago is no fault yet. Where there are too many, the fault is not theirs.
+    missed = lost | {told.rank for told in (o.progress.lost if o.progress else ())}
+    if len(missed) > min(MAX_LOST, o.spec.nodes - 1) or not all(_mends(o, draft, fault) for fault in faults):
         return False
     others = [pod for pod in o.of_attempt(draft.status.attempt) if pod.rank not in lost]
     return len(others) == o.spec.nodes - len(lost) and _stand_by(o, draft, others)
@@ -155,6 +158,28 @@ def _action(cause: Fault) -> str:
 
 
 # What follows from it
+
+
+def _hear_out(o: Observation, draft: Draft) -> None:
+    """What pods say at their end of which it was only known that they are silent: their nodes may be broken.
+
+    That it was heard is seen by the reason, which is theirs then. What the loss costs was charged before.
+    """
+    number, recovery = draft.status.attempt, draft.status.recovery
+    silent = [one for one in recovery.replacing if one.reason == Reason.AGENT_SILENT]
+    said = [fault for one in silent for pod in _before(o, number, one) if pod.report and (fault := classify(pod))]
+    faults = {fault.pod.rank: fault for fault in said if fault.avoid is not Avoid.NO and not fault.victim}
+    if not faults:
+        return
+    cause = weigh(o, draft, number, list(faults.values()), heard=False).cause
+    heard = (
+        one.model_copy(update={"reason": fault.reason[:253]}) if (fault := faults.get(one.rank)) else one
+        for one in recovery.replacing
+    )
+    draft.set(recovery=recovery.model_copy(update={"replacing": tuple(heard)}), reason=cause.reason)
+    if draft.status.last_fault:
+        draft.set(last_fault=draft.status.last_fault.model_copy(update={"action": _action(cause)}))
+    draft.tell(cause.reason, f"{cause.message}. That is what the pod was lost for.", warning=True)
 
 
 def _carry_out(o: Observation, draft: Draft) -> None:
