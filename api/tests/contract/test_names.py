@@ -123,6 +123,13 @@ def test_the_fence_reads_what_it_wrote_and_ignores_what_a_later_version_adds() -
     assert parse_owner('{"jobUid": "uid", "attempt": 7, "since": "yesterday"}') == owner
 
 
+def test_the_fence_names_a_later_round_and_says_nothing_of_the_first() -> None:
+    later = Owner(job_uid="uid", attempt=7, round=3)
+    assert parse_owner(later.to_json()) == later
+    assert (later.round_mark, Owner(job_uid="uid", attempt=7).round_mark) == ("-r3", "")
+    assert "round" not in Owner(job_uid="uid", attempt=7, round=1).to_json()
+
+
 @pytest.mark.parametrize("body", ["", "{}", '{"jobUid": "", "attempt": 1}', '{"jobUid": "u", "attempt": "1"}', "[]"])
 def test_a_fence_that_names_nobody_is_unreadable(body: str) -> None:
     with pytest.raises(WireError):

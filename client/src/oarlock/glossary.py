@@ -51,8 +51,8 @@ WORDS = {
         "nothing; preflight (exit code 87) is believed where it names the GPU"
     ),
     "fence": (
-        "a file in the output that says which attempt may commit; a pod of an older one finds out and leaves "
-        "(exit code 88)"
+        "a file in the output that says which attempt may commit, and which round of it; ranks of an older one find "
+        "out and leave (exit code 88)"
     ),
     "gang, group": "the pods of an attempt; the object by which a gang system (Kueue, Volcano, ...) places them together",
     "goodput": (

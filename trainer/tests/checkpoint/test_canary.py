@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from saving import save_alone
+from saving import Alone, save_alone
 
+from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.layout import Owner
+from oarlock_trainer.checkpoint import canary
 from oarlock_trainer.checkpoint.canary import _is_seen
 from oarlock_trainer.checkpoint.canary_verdict import View, Written, judge, weigh
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, FileFacts, digest, marker_of, valid_checkpoints
 from oarlock_trainer.runtime.errors import PeerLostError, StorageError
+from oarlock_trainer.runtime.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,6 +68,29 @@ def test_what_a_killed_canary_left_does_not_count(gang: Callable[..., list[dict[
         left.mkdir(parents=True)
         (left / "rank-00001.state").write_bytes(b"old")
     assert [each["code"] for each in gang(tmp_path, tmp_path, tmp_path)] == [0, 0, 0]
+
+
+def test_a_later_round_writes_its_canary_where_no_killed_rank_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = JobFile(
+        job="flux", namespace="default", job_uid="uid", attempt=2, nodes=2, gpus_per_node=0,
+        output_directory=str(tmp_path), training={},
+    )  # fmt: skip
+    written: list[str] = []
+    plain = canary.write
+
+    def noting(content: memoryview, path: Path) -> str:
+        written.append(path.parent.name)
+        return plain(content, path)
+
+    monkeypatch.setattr(canary, "write", noting)
+    alone: Any = Alone()
+    for number in (1, 2):
+        training: Any = None
+        job = Job(file=file, training=training, rank_info=alone.rank_info, simulate_gpus=False, round=number)
+        canary.check(job, alone)
+    assert written == [".tmp-canary-uid-a2", ".tmp-canary-uid-a2-r2"]
 
 
 @pytest.mark.parametrize("odd", [0, 2])

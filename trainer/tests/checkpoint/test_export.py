@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from oarlock_api.contract.layout import Owner
 from oarlock_trainer.checkpoint import export as export_module
-from oarlock_trainer.checkpoint.export import Export
+from oarlock_trainer.checkpoint.export import Export, mark_of, remove_unfinished
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.cli import main
 from oarlock_trainer.models.flux import transformer
@@ -80,6 +81,14 @@ def test_exporting_again_replaces_the_model_and_leaves_nothing_else(
     export(trained, tiny_flux, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert not (tmp_path / "model" / "stale").exists()
+
+
+def test_what_earlier_attempts_and_rounds_left_goes_and_what_others_export_does_not(tmp_path: Path) -> None:
+    marks = [mark_of(Owner("job", attempt, number)) for attempt, number in ((1, 1), (2, 1), (2, 2))]
+    for name in (*(f".tmp-model{mark}" for mark in marks), ".tmp-model", ".tmp-model-abc", "model"):
+        (tmp_path / name / "transformer").mkdir(parents=True)
+    remove_unfinished(tmp_path / "model")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tmp-model", ".tmp-model-abc", "model"]
 
 
 def test_the_base_model_is_not_touched(trained: Any, tiny_flux: Path, tmp_path: Path) -> None:

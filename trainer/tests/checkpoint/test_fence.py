@@ -44,6 +44,42 @@ def test_the_same_attempt_may_start_again(tmp_path: Path) -> None:
     take(fence(tmp_path, "job", 2)).check()
 
 
+def in_round(output: Path, number: int) -> Fence:
+    return Fence(output, Owner("job", 1, number))
+
+
+def test_a_later_round_of_the_same_attempt_takes_over_and_the_earlier_may_commit_no_more(tmp_path: Path) -> None:
+    first = take(in_round(tmp_path, 1))
+    second = take(in_round(tmp_path, 2))
+    second.check()
+    with pytest.raises(FencedError, match="taken over by round 2 of attempt 1 of job UID job"):
+        first.check()
+    with pytest.raises(FencedError, match=r"round 2 of attempt 1 owns .*, this is attempt 1"):
+        take(in_round(tmp_path, 1))
+    take(fence(tmp_path, "job", 2)).check()
+
+
+def test_a_round_that_goes_on_from_memory_raises_the_fence_and_trusts_what_the_one_before_did(tmp_path: Path) -> None:
+    first = take(in_round(tmp_path, 1), "step-20-a0")
+    third = in_round(tmp_path, 3)
+    third.renew()
+    third.check()
+    assert third.previous().trusted == ("step-20-a0",)
+    with pytest.raises(FencedError, match="round 3"):
+        first.check()
+
+
+@pytest.mark.parametrize("owner", [Owner("job", 1, 3), Owner("job", 2), Owner("other", 1), None])
+def test_a_round_that_goes_on_from_memory_takes_nothing_from_anybody_but_an_earlier_round(
+    tmp_path: Path, owner: Owner | None
+) -> None:
+    if owner:
+        Fence(tmp_path, owner).take(["step-5-a1"])
+    with pytest.raises(FencedError, match="taken over by"):
+        in_round(tmp_path, 2).renew()
+    assert in_round(tmp_path, 2).previous().owner == owner
+
+
 def test_another_job_takes_over_only_what_is_finished(tmp_path: Path) -> None:
     first = take(fence(tmp_path, "one", 3))
     with pytest.raises(FencedError, match=r"another output\.directory"):

@@ -245,6 +245,20 @@ def test_an_output_without_checkpoints_gets_the_newest_copy_and_later_attempts_t
     assert Fence(output, Owner("job", 10)).previous().trusted == ("step-20-a1",)
 
 
+def test_a_later_round_fetches_into_a_folder_of_its_own(store: Store, output: Path) -> None:
+    copy_all(store, output, 10)
+    shutil.rmtree(output)
+    fence = Fence(output, Owner("job", 1, 2))
+    fence.take([])
+    seen: set[str] = set()
+
+    def looking() -> None:
+        seen.update(path.name for path in (output / "checkpoints").iterdir())
+
+    assert fetch_newest(Copies(store), output, ALONE, fence, job_uid="", go_on=looking)
+    assert seen == {".tmp-step-10-a1-r2"}
+
+
 @pytest.mark.parametrize("damage", ["missing", "short", "changed"])
 def test_a_damaged_copy_is_passed_over_for_the_one_before(store: Store, output: Path, damage: str) -> None:
     copy_all(store, output, 10, 20)

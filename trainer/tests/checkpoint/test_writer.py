@@ -8,18 +8,19 @@ import random
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from saving import POSITION, Alone, Plain, save, save_alone, saver
 
 from oarlock_trainer.checkpoint import commit
-from oarlock_trainer.checkpoint.format import FileFacts, inspect, valid_checkpoints
+from oarlock_trainer.checkpoint.format import FileFacts, digest, inspect, valid_checkpoints
 from oarlock_trainer.checkpoint.layout import runs_of
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.checkpoint.writer import NoRoom, SavedCheckpoint
 from oarlock_trainer.models.flux.lora_targets import Adapters
-from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
+from oarlock_trainer.runtime.errors import ConfigurationError, FencedError, StorageError
 from oarlock_trainer.runtime.job import RankInfo
 
 
@@ -189,6 +190,46 @@ def test_what_killed_rounds_left_half_written_or_half_deleted_goes_with_the_next
     save_alone(tmp_path, 20)
     left = sorted(path.name for path in folder.glob(".tmp-*"))
     assert left == [".tmp-step-30-a2", ".tmp-upload-step-10-a1-rank-00000.state"], "another attempt's, and a copy's"
+
+
+def test_what_a_killed_rank_still_writes_lands_in_no_checkpoint_of_a_later_round(tmp_path: Path) -> None:
+    with saver(tmp_path) as killed:
+        killed.begin(10, POSITION)
+        killed.before_update()
+        killed._shard.ended(None)
+        (file,) = (tmp_path / "checkpoints").glob("*/rank-00000.state")
+        with file.open("r+b") as late, saver(tmp_path, number=2) as writer:
+            writer.begin(10, POSITION)
+            writer.before_update()
+            writer._shard.ended(None)
+            late.write(b"late")
+            late.flush()
+            saved = writer.finish()
+    assert isinstance(saved, SavedCheckpoint)
+    facts = newest(tmp_path).manifest.files[0]
+    assert digest(saved.path / facts.name) == facts.sha256
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-10-a1"], "and the folder is gone"
+
+
+def test_a_save_that_a_later_round_has_overtaken_is_never_a_checkpoint(tmp_path: Path) -> None:
+    with saver(tmp_path) as earlier:
+        earlier.begin(10, POSITION)
+        with saver(tmp_path, number=2), pytest.raises(FencedError, match="round 2 of attempt 1"):
+            earlier.finish()
+    assert valid_checkpoints(tmp_path) == []
+
+
+def test_room_is_made_of_what_earlier_rounds_left_and_not_of_what_this_one_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "checkpoints"
+    for name in (".tmp-step-10-a1", ".tmp-step-10-a1-r2", ".tmp-step-10-a1-r3", ".tmp-step-10-a1-r4"):
+        (folder / name).mkdir(parents=True)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(total=1, free=0))
+    with saver(tmp_path, number=3) as writer:
+        writer.begin(10, POSITION)
+    left = sorted(path.name for path in folder.glob(".tmp-*"))
+    assert left == [".tmp-step-10-a1-r3", ".tmp-step-10-a1-r4"]
 
 
 class Together(Alone):

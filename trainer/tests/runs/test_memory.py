@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_api.contract.environment import ROUND
+from oarlock_api.contract.layout import OWNER, parse_owner
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_STEP, held
 
@@ -25,7 +27,8 @@ def weights(output: Path) -> dict[str, bytes]:
 
 
 def run(gang: Gang, output: Path, folder: Path, *, resume: int | None = None, **options: Any) -> Run:
-    environment = {FOLDER: str(folder)} | ({RESUME_STEP: str(resume)} if resume is not None else {})
+    later = {RESUME_STEP: str(resume), ROUND: "2"} if resume is not None else {}
+    environment = {FOLDER: str(folder)} | later
     settings = gang.training(checkpoint=options.pop("checkpoint", NO_CHECKPOINTS))
     return gang.run(output, settings, environment=environment, recovery=MEMORY, **options)
 
@@ -110,3 +113,5 @@ def test_asked_to_leave_right_after_it_went_on_from_memory_a_run_still_saves(
     left = run(gang, output, memory, resume=step, on_event=leave)
     assert set(left.codes.values()) == {86}, gang.log()
     assert valid_checkpoints(output)[0].step >= step
+    owner = parse_owner((output / OWNER).read_text())
+    assert owner.round == 2, "what round 1 still writes is none of the job's any more"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oarlock_api.contract.layout import Owner
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.job import read_job
 
@@ -35,6 +36,11 @@ def test_a_rank_knows_its_job_and_its_place(tmp_path: Path) -> None:
     assert job.training.objective.timestep_shift == 3.0
     assert job.cluster == ""
     assert read_job({**environment(tmp_path), "OARLOCK_CLUSTER": "lab"}).cluster == "lab"
+
+
+def test_the_fence_is_to_name_the_round_that_a_rank_is_started_for(tmp_path: Path) -> None:
+    assert read_job({**environment(tmp_path), "OARLOCK_ROUND": "3"}).owner == Owner("u", 2, 3)
+    assert read_job(environment(tmp_path)).owner == Owner("u", 2)
 
 
 def test_a_field_that_this_image_does_not_know_is_refused_by_name(tmp_path: Path) -> None:

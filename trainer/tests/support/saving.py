@@ -88,10 +88,17 @@ class Plain:
 
 @contextmanager
 def saver(
-    output: Path, *, attempt: int = 1, keep: int = 5, uid: str = "job", engine: Any = None, ranks: Any = None
+    output: Path,
+    *,
+    attempt: int = 1,
+    number: int = 1,
+    keep: int = 5,
+    uid: str = "job",
+    engine: Any = None,
+    ranks: Any = None,
 ) -> Iterator[Writer]:
-    """The writer of an attempt that has taken the output over."""
-    fence = Fence(output, Owner(uid, attempt))
+    """The writer of round `number` of an attempt, which has taken the output over."""
+    fence = Fence(output, Owner(uid, attempt, number))
     fence.take([one.path.name for one in valid_checkpoints(output)])
     writer = Writer(output, fence, ranks or Alone(), engine or Plain(), keep=keep)
     try:

@@ -29,14 +29,21 @@ _CHECKPOINT = re.compile(r"step-([0-9]{1,12})-a([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who may commit into the output: the fence's content."""
+    """Who may commit into the output: the fence's content. The first round of an attempt is not written down."""
 
     job_uid: str
     attempt: int
+    round: int = 1
+
+    @property
+    def round_mark(self) -> str:
+        """What names of unfinished files end with, so that no later round writes where a killed rank may still write."""
+        return f"-r{self.round}" if self.round > 1 else ""
 
     def to_json(self) -> str:
         """One line."""
-        return json.dumps({"jobUid": self.job_uid, "attempt": self.attempt})
+        later = {"round": self.round} if self.round > 1 else {}
+        return json.dumps({"jobUid": self.job_uid, "attempt": self.attempt, **later})
 
 
 def parse_owner(body: str) -> Owner:
@@ -49,7 +56,7 @@ def parse_owner(body: str) -> Owner:
     uid = text(raw.get("jobUid"), 64)
     if attempt is None or not uid:
         raise WireError("jobUid or attempt is missing")
-    return Owner(job_uid=uid, attempt=attempt)
+    return Owner(job_uid=uid, attempt=attempt, round=integer(raw.get("round")) or 1)
 
 
 def checkpoint_name(step: int, attempt: int) -> str:

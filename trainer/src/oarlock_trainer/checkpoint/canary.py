@@ -51,7 +51,8 @@ def check(job: Job, ranks: RankGroup) -> None:
     """
     if not job.file.preflight.storage or job.file.nodes == 1:
         return
-    folder = job.output / CHECKPOINTS / f"{TEMPORARY}canary-{job.file.job_uid[:8]}-a{job.file.attempt}"
+    mark = f"{job.file.job_uid[:8]}-a{job.file.attempt}{job.owner.round_mark}"
+    folder = job.output / CHECKPOINTS / f"{TEMPORARY}canary-{mark}"
     committed = folder.with_name(f"{folder.name}-committed")
     speaks = job.rank_info.local_rank == 0
     nodes = job.file.nodes

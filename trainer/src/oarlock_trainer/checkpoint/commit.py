@@ -42,8 +42,8 @@ class Commit:
         return self._folder / checkpoint_name(step, self._fence.owner.attempt)
 
     def temporary(self, step: int) -> Path:
-        """Where a checkpoint is written until it is one."""
-        return self._folder / f"{TEMPORARY}{self.final(step).name}"
+        """Where this round writes a checkpoint until it is one."""
+        return self._folder / f"{TEMPORARY}{self.final(step).name}{self._fence.owner.round_mark}"
 
     def commit(self, manifest: CheckpointManifest) -> Path:
         """Make the files that all ranks have written a checkpoint, and delete those that are too many.
@@ -103,18 +103,23 @@ class Commit:
         return size - storage_now.free if storage_now.total else 0
 
     def _remove_leftovers(self, *, writing: int | None = None) -> None:
-        """Delete what is half-written or half-deleted, but for the step that is just being written.
+        """Delete what is half-written or half-deleted, but for what this round writes of the step `writing`.
 
         Rounds that were killed leave it, and those that go on from memory take nothing over. It costs room alone, so what
         can't be deleted stays. Raises FencedError: the next owner fetches copies under such names.
         """
         self._fence.check()
+        spared = None if writing is None else self.temporary(writing)
         for path in list(self._folder.glob(f"{TEMPORARY}*")):
             name = path.name.removeprefix(TEMPORARY)
-            parsed = parse_checkpoint_name(name)
-            half_written = parsed and parsed[0] != writing and parsed[1] <= self._fence.owner.attempt
-            if half_written or name.startswith(_OLD):
+            if path != spared and (name.startswith(_OLD) or self._is_half_written(name)):
                 shutil.rmtree(path, ignore_errors=True)
+
+    def _is_half_written(self, name: str) -> bool:
+        """Whether this round, or an attempt or round before it, began what is called so after TEMPORARY."""
+        checkpoint, _, later_round = name.partition("-r")
+        parsed, number, owner = parse_checkpoint_name(checkpoint), later_round or "1", self._fence.owner
+        return bool(parsed and number.isdecimal() and (parsed[1], int(number)) <= (owner.attempt, owner.round))
 
     def _rotate(self) -> None:
         """Delete this job's oldest beyond `keep`, and what is damaged and older than the newest valid one."""

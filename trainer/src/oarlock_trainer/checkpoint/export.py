@@ -24,6 +24,7 @@ from oarlock_trainer.runtime.file_modes import make_ordinary
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from oarlock_api.contract.layout import Owner
     from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.models.flux.lora_targets import Adapters
 
@@ -130,6 +131,18 @@ class Export:
         return {
             f"{_WEIGHTS}-{number:05}-of-{len(groups):05}.safetensors": group for number, group in enumerate(groups, 1)
         }
+
+
+def mark_of(owner: Owner) -> str:
+    """The mark of the export at a job's end."""
+    return f"-a{owner.attempt}{owner.round_mark}"
+
+
+def remove_unfinished(target: Path) -> None:
+    """Remove what attempts and rounds left half-exported. Whoever holds the fence may. Raises StorageError."""
+    with storage("exporting the model"):
+        for left in list(target.parent.glob(f"{TEMPORARY}{target.name}-a[0-9]*")):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _bytes(shape: Sequence[int]) -> int:

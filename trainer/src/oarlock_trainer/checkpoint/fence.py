@@ -1,8 +1,9 @@
-"""The fence: one small file that says which attempt of which job may commit into the output.
+"""The fence: one small file that says which attempt of which job may commit into the output, and which round of it.
 
-A new attempt raises it before anything else; a writer reads it before each commit. That check can race with a takeover,
-so the file also lists the checkpoints that were valid when the owner took over: a later attempt trusts those and what
-the owner itself committed, and nothing that a fenced writer slipped in between.
+A new attempt raises it before anything else, and so does each later round; a writer reads it before each commit. That
+check can race with a takeover, so the file also lists the checkpoints that were valid when the owner's attempt took over:
+a later attempt trusts those and what the owner's attempt committed, and nothing that a writer of an attempt before slipped
+in between. What an earlier round of the same attempt slips in counts: it is a whole state of the same training.
 
 One export may serve several clusters, and each may have a job of one namespace and name. That such a job is gone is known
 of the own cluster alone, so the file names the cluster as well.
@@ -11,7 +12,7 @@ of the own cluster alone, so the file names the cluster as well.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import OWNER, PRIVATE, Owner, parse_owner
@@ -39,7 +40,7 @@ class Previous:
 
 
 class Fence:
-    """This attempt's hold on an output directory."""
+    """The hold of one round of an attempt on an output directory."""
 
     def __init__(self, output: Path, owner: Owner, *, job: str = "", gone: str = "", cluster: str = "") -> None:
         """Holds nothing until `check_free` and `take`.
@@ -67,15 +68,13 @@ class Fence:
         return Previous(owner, trusted, text(said.get("job"), 512), text(said.get("cluster"), 64))
 
     def check_free(self, previous: Previous) -> None:
-        """Raise FencedError where the output belongs to a newer attempt, or to another job that has not finished."""
+        """Raise FencedError where the output belongs to a newer attempt or round, or to another job that has not finished."""
         owner = previous.owner
         if owner is None or owner == self.owner:
             return
         if owner.job_uid == self.owner.job_uid:
-            if owner.attempt > self.owner.attempt:
-                raise FencedError(
-                    f"attempt {owner.attempt} owns the output {self._output}, this is attempt {self.owner.attempt}"
-                )
+            if (owner.attempt, owner.round) > (self.owner.attempt, self.owner.round):
+                raise FencedError(f"{_place(owner)} owns the output {self._output}, this is {_place(self.owner)}")
             return
         same_name = bool(self._gone) and previous.job == self._gone
         known_gone = same_name and bool(self._cluster) and previous.cluster == self._cluster
@@ -96,19 +95,31 @@ class Fence:
         content["valid"] = list(valid)[:_LISTED]
         write_bytes(self._path, (json.dumps(content) + "\n").encode())
 
+    def renew(self) -> None:
+        """Own the output as an earlier round of this attempt does.
+
+        Raises FencedError where anybody else owns it: what is gone on from is then not to be committed.
+        """
+        previous = self.previous()
+        owner = previous.owner
+        if owner is None or owner.round > self.owner.round or replace(owner, round=self.owner.round) != self.owner:
+            raise self._taken_over(owner)
+        self.take(previous.trusted)
+
     def check(self) -> None:
         """Raise FencedError where somebody else owns the output now. To be called before every commit."""
         if (owner := self.previous().owner) != self.owner:
-            raise FencedError(
-                f"the output {self._output} was taken over by "
-                f"{f'attempt {owner.attempt} of job UID {owner.job_uid}' if owner else 'somebody who removed the fence'}"
-            )
+            raise self._taken_over(owner)
 
     def finish(self, step: int) -> None:
         """Mark the job as finished: another job may take the output over."""
         self.check()
         facts = {"jobUid": self.owner.job_uid, "attempt": self.owner.attempt, "step": step}
         write_json(self._output / FINISHED, facts)
+
+    def _taken_over(self, owner: Owner | None) -> FencedError:
+        who = f"{_place(owner)} of job UID {owner.job_uid}" if owner else "somebody who removed the fence"
+        return FencedError(f"the output {self._output} was taken over by {who}")
 
     def _other_cluster(self, previous: Previous) -> str:
         if self._cluster and previous.cluster:
@@ -121,3 +132,7 @@ class Fence:
         except (FileNotFoundError, ValueError):
             return ""
         return str(found.get("jobUid", "")) if isinstance(found, dict) else ""
+
+
+def _place(owner: Owner) -> str:
+    return f"round {owner.round} of attempt {owner.attempt}" if owner.round > 1 else f"attempt {owner.attempt}"

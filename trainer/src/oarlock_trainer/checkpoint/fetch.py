@@ -42,7 +42,7 @@ def fetch_newest(
     """
     candidates = copies.newest(job_uid=job_uid)
     while copy := ranks.decide(lambda: next(candidates, None)):
-        temporary = output / CHECKPOINTS / f"{TEMPORARY}{copy.name}"
+        temporary = output / CHECKPOINTS / f"{TEMPORARY}{copy.name}{fence.owner.round_mark}"
         ranks.decide(lambda: _begin(temporary))  # noqa: B023 - called here
         ranks.bound_waiting(PREPROCESS_TIMEOUT)
         whole = ranks.shares(lambda: _fetch_share(copies, copy, temporary, ranks, go_on), go_on)  # noqa: B023

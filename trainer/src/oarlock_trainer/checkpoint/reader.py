@@ -57,6 +57,19 @@ def take_over(
     return None
 
 
+def renew_fence(job: Job, ranks: RankGroup, fence: Fence) -> None:
+    """Raise the fence for a round that goes on from memory. Costs one small file: no checkpoint is looked at. Collective.
+
+    Raises FencedError and StorageError.
+    """
+
+    def renew() -> None:
+        with storage(f"taking over the output {job.output}"):
+            fence.renew()
+
+    ranks.decide(renew)
+
+
 def copies_of(job: Job, locations: Locations) -> Copies | None:
     """Where a job's checkpoints are copied to; None where they are not."""
     upload = job.training.checkpoint.upload
@@ -101,7 +114,7 @@ def _discard(found: Checkpoint) -> None:
 
 
 def _counts(found: Checkpoint, previous: Previous) -> bool:
-    """Tell whether the last owner committed a checkpoint, or trusted it."""
+    """Tell whether the last owner's attempt committed a checkpoint, or trusted it."""
     owner = previous.owner
     if owner is None:
         return True

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.layout import Owner
 from oarlock_api.engine import Strategy
 from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
@@ -17,7 +16,7 @@ from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import Checkpoint
 from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_STEP, RING, is_wanted
 from oarlock_trainer.checkpoint.memory.resume import resume
-from oarlock_trainer.checkpoint.reader import copies_of, take_over
+from oarlock_trainer.checkpoint.reader import copies_of, renew_fence, take_over
 from oarlock_trainer.data.batch_fit import batch_of
 from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of
 from oarlock_trainer.engine import deepspeed
@@ -123,14 +122,15 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
         deepspeed.check(training)
     ranks = check.join(job, go_on=go_on)
     clock.lap(StartPart.MEET)
-    owner = Owner(job.file.job_uid, job.file.attempt)
     name = f"{job.file.namespace}/{job.file.job}"
     gone = name if job.file.previous_owner_is_gone else ""
-    fence = Fence(job.output, owner, job=name, gone=gone, cluster=job.cluster)
+    fence = Fence(job.output, job.owner, job=name, gone=gone, cluster=job.cluster)
     copies = copies_of(job, locations)
     memory, step = _memory_of(job, environment)
     resumed = resume(job, ranks, memory, step) if memory else None
-    if resumed is None:  # what goes on from memory has the output already
+    if resumed:
+        renew_fence(job, ranks, fence)
+    else:
         resumed = take_over(job, ranks, fence, copies=copies, go_on=go_on)
     if training.task is Task.TRAIN and training.publish and not resumed:  # a restart does not depend on it
         ranks.decide(lambda: publish.check(job, locations, hub, go_on=go_on))

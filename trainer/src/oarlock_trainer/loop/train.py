@@ -13,7 +13,7 @@ from oarlock_api.contract.layout import MODEL
 from oarlock_api.contract.status import PodPhase, StepPart
 from oarlock_api.engine import Strategy
 from oarlock_api.training import Task
-from oarlock_trainer.checkpoint.export import Export
+from oarlock_trainer.checkpoint.export import Export, mark_of, remove_unfinished
 from oarlock_trainer.checkpoint.format import inspect
 from oarlock_trainer.data.prefetch import data_come
 from oarlock_trainer.engine import process_group
@@ -281,14 +281,19 @@ def _export(session: Session, last: Checkpoint | None, stop: StopRequest) -> Non
         session.model,
         session.job.output / MODEL,
         adapters=last.manifest.adapters,
-        mark=f"-a{session.fence.owner.attempt}",
+        mark=mark_of(session.fence.owner),
     )
+
+    def begin() -> None:
+        session.fence.check()
+        remove_unfinished(session.job.output / MODEL)
+        exporting.begin()
 
     def complete() -> Path:
         session.fence.check()  # before the model is anybody's, and before it is published
         return exporting.complete()
 
-    ranks.decide(exporting.begin)
+    ranks.decide(begin)
     ranks.all_or_none(lambda: exporting.write_share(rank_info.rank, rank_info.world_size))
     path = ranks.decide(complete)
     if rank_info.is_leader:
