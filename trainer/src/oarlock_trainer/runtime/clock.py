@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 
-def timestamp() -> str:
-    """Now, to the millisecond: 2026-01-31T12:00:00.123Z."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def timestamp(ago: float = 0.0) -> str:
+    """Now, or so many seconds ago, to the millisecond: 2026-01-31T12:00:00.123Z."""
+    moment = datetime.now(UTC) - timedelta(seconds=ago)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -46,12 +46,15 @@ class Leader:
         pod = Pod(**who, replaces_pods=self.replaces, incarnation=self.incarnation)  # type: ignore[arg-type]
         assignment: Any = SimpleNamespace(pod=pod, job=job, ranks_per_node=1)
         self.rounds = GangRounds(
-            assignment, link, books=self._keep, waits_for=self._wait_for, timestamp=lambda: "now", now=0.0
+            assignment, link, books=self._keep, waits_for=self._wait_for, timestamp=self._timestamp, now=0.0
         )
         assert self.rounds.begins() == (self.incarnation == 1)
 
     def _keep(self, number: int, ends: tuple[RoundEnd, ...]) -> None:
         self.status, self.ends = replace(self.status, round=number), ends
+
+    def _timestamp(self, ago: float = 0.0) -> str:
+        return f"second {self.now - ago:g}"
 
     def _wait_for(self, lost: tuple[LostPod, ...]) -> None:
         self.lost = lost
@@ -77,7 +80,7 @@ def test_a_round_is_booked_however_fast_the_next_one_starts_and_completed_once_t
     leader.trains(150)
     leader.turn()
     leader.fails()
-    assert leader.ends == (RoundEnd(number=1, ended_at="now", rank=0, code=137, why=KILLED.summary, step=150),)
+    assert leader.ends == (RoundEnd(number=1, ended_at="second 2", rank=0, code=137, why=KILLED.summary, step=150),)
     leader.trains(None, resumed=140)
     leader.turn()
     assert (leader.ends[0].resumed_step, leader.ends[0].down_seconds) == (140, None)
@@ -221,6 +224,18 @@ def test_a_pod_that_was_lost_and_comes_back_was_not_lost_to_the_books() -> None:
     leader.turn()
     assert leader.lost == ()
     assert (leader.ends[0].rank, leader.ends[0].lost_pod) == (1, False)
+
+
+def test_a_round_ended_when_it_did_however_long_the_gang_stood_by_after_it() -> None:
+    leader = Leader(nodes=2, replaces=True)
+    lose_one(leader)
+    ended = leader.now - 1.0
+    for _ in range(60):
+        leader.turn()
+    leader.rounds.hear(replace(ONE, agent="two", incarnation=2, round=FIRST, running=False), leader.now)
+    assert [type(action) for action in leader.turn()] == [Start]
+    leader.turn()
+    assert leader.ends[0].ended_at == f"second {ended:g}"
 
 
 def test_a_later_pod_of_rank_0_counts_the_rounds_on_and_tells_how_the_last_one_ended() -> None:

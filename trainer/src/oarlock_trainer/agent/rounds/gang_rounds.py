@@ -64,13 +64,13 @@ class GangRounds:
         *,
         books: Callable[[int, tuple[RoundEnd, ...]], None],
         waits_for: Callable[[tuple[LostPod, ...]], None],
-        timestamp: Callable[[], str],
+        timestamp: Callable[[float], str],
         now: float,
         ring: Ring | None = None,
     ) -> None:
         """`books` takes the number of the newest round and how those before it ended, `waits_for` the pods that are lost.
 
-        `ring`: None where nodes keep no state of each other.
+        `timestamp` writes the moment so many seconds ago. `ring`: None where nodes keep no state of each other.
         """
         pod, job = assignment.pod, assignment.job
         self._link, self._books, self._waits_for, self._timestamp = link, books, waits_for, timestamp
@@ -244,7 +244,7 @@ class GangRounds:
             self._faulty_since = ended.at
             end = RoundEnd(
                 number=ended.round.number,
-                ended_at=self._timestamp(),
+                ended_at=self._timestamp(now - ended.at),
                 rank=ended.rank,
                 code=ended.fault.code,
                 why=ended.fault.why,
