@@ -217,7 +217,7 @@ class GangRounds:
 
     def _lead(self, leader: Leader, now: float) -> None:
         leader.turn(now)
-        if leader.deposed:  # nothing makes a second leader in one attempt: somebody is confused
+        if leader.deposed:  # the operator has given this pod up, and the next one of rank 0 leads
             self._actions.append(Leave(ExitCode.PEER_LOST, "a pod of the gang follows another leader"))
         self._tell_lost(leader)
         order = leader.order
