@@ -199,7 +199,9 @@ def lose_one(leader: Leader) -> None:
 def test_a_lost_pod_is_named_until_its_next_incarnation_is_there_and_the_round_ended_with_it() -> None:
     leader = Leader(nodes=2, replaces=True)
     lose_one(leader)
-    assert leader.lost == (GONE,)
+    assert leader.lost == (replace(GONE, lost_at="second 1"),)
+    leader.turn()
+    assert leader.lost == (replace(GONE, lost_at="second 1"),)
     assert leader.ends == ()
     leader.rounds.hear(replace(ONE, agent="two", incarnation=2, round=FIRST, running=False), 5.0)
     assert [type(action) for action in leader.turn()] == [Start]
@@ -263,4 +265,5 @@ def test_who_is_asked_to_go_is_waited_for_only_where_all_stand_by_and_who_is_don
     assert not leader.rounds.lose(Left(1, 0), standing_by=True)
     assert leader.rounds.lose(Left(1, 86), standing_by=True)
     leader.turn()
-    assert leader.lost == (LostPod(rank=1, incarnation=1, code=86, why="pod 1 was asked to go"),)
+    (lost,) = leader.lost
+    assert lost == LostPod(rank=1, incarnation=1, code=86, why="pod 1 was asked to go", lost_at="second 0")

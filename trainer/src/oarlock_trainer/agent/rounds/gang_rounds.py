@@ -166,7 +166,8 @@ class GangRounds:
         log.warning("pod %d is lost, and the next one of its rank is waited for", rank, extra={"why": why})
         if self._leader:
             incarnation = news.incarnation if isinstance(news, LostPod) else self._leader.incarnation(rank)
-            self._leader.lose(rank, incarnation, Fault(news.code or ExitCode.PEER_LOST, why, lost=True))
+            fault = Fault(news.code or ExitCode.PEER_LOST, why, lost=True)
+            self._leader.lose(rank, incarnation, fault, at=self._timestamp(0.0))
         elif rank == 0:
             self._ordered = None
             if self._member.running:
@@ -230,7 +231,7 @@ class GangRounds:
 
     def _tell_lost(self, leader: Leader) -> None:
         lost = tuple(
-            LostPod(rank=rank, incarnation=pod.incarnation, code=pod.fault.code, why=pod.fault.why)
+            LostPod(rank=rank, incarnation=pod.incarnation, code=pod.fault.code, why=pod.fault.why, lost_at=pod.at)
             for rank, pod in sorted(leader.lost.items())
         )
         if lost != self._lost:

@@ -42,10 +42,11 @@ class Ended:
 
 @dataclass(frozen=True)
 class Lost:
-    """An incarnation of a rank's pod that the link has lost, and that was not heard since."""
+    """An incarnation of a rank's pod that the link has lost, and that was not heard since. `at`: when, as /status has it."""
 
     incarnation: int
     fault: Fault
+    at: str
 
 
 _STUCK = "still ends its ranks"
@@ -109,12 +110,12 @@ class Leader:
         if report.fault and report.fault.weight < end.fault.weight:
             end.rank, end.fault = report.rank, report.fault
 
-    def lose(self, rank: int, incarnation: int, fault: Fault) -> None:
+    def lose(self, rank: int, incarnation: int, fault: Fault, *, at: str = "") -> None:
         """The link has lost that pod of this rank. It, or a later one, is waited for."""
         seat = self._seats.get(rank)
         if seat and seat.report.incarnation > incarnation:
             return
-        self.lost[rank] = Lost(incarnation, fault)
+        self.lost[rank] = Lost(incarnation, fault, at)
         if seat:
             self._blame(seat.report, fault)
 
