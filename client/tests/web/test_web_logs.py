@@ -35,6 +35,7 @@ PAGE = "/jobs/default/flux/logs"
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page waits for the first lines, or the end, however busy the machine is."""
     monkeypatch.setattr(tails, "FIRST_SECONDS", 30.0)
+    monkeypatch.setattr(tails, "NOTED_SECONDS", 2.0)
 
 
 class Lines:

@@ -30,8 +30,8 @@ AGAIN_SECONDS = 10.0
 """So long after the end of a log that broke, or that grows elsewhere, the next look reads it anew."""
 SWEEP_SECONDS = 5.0
 MOST_TAILS, MOST_OF_ONE_PERSON = 64, 8
-FIRST_SECONDS, QUIET_SECONDS = 1.5, 0.1
-"""How long a page waits for its first lines, and for so long nothing comes once they are there."""
+FIRST_SECONDS, QUIET_SECONDS, NOTED_SECONDS = 1.5, 0.1, 0.5
+"""How long a page waits for its first lines, and for so long nothing comes once they are there, or only a note is."""
 
 
 class Source(Protocol):
@@ -136,7 +136,8 @@ class Tail:
         with self._news:
             self._news.wait_for(lambda: self._count or self._over, FIRST_SECONDS)
             while not self._over and time.monotonic() < until:
-                if not self._news.wait(QUIET_SECONDS):
+                # A note that says whose lines follow comes before them.
+                if not self._news.wait(NOTED_SECONDS if self._empty else QUIET_SECONDS):
                     return
 
     def end(self) -> None:
