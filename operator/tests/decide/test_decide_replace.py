@@ -337,6 +337,23 @@ def test_a_pod_whose_place_is_taken_is_told_to_go_however_late_it_is_seen() -> N
     assert states(world) == (1, None, [])
 
 
+def test_a_round_of_a_pod_that_came_back_before_it_was_stopped_is_not_charged_again() -> None:
+    world = gang()
+    missed(world, 3, ago=5)
+    world.one_pass()
+    counts = world.job.status.restarts
+    world.end_round(82, rank=3, why="silent for 5 s", step=20, resumed_step=15)
+    world.step(16)
+    world.one_pass()
+    assert world.job.status.restarts == counts
+    assert [(one.round, one.rung) for one in world.job.status.rounds] == [(1, "ReplacePod")]
+    world.start_all()
+    world.end_round(1, rank=3, step=20, resumed_step=15)
+    world.step(16)
+    world.one_pass()
+    assert world.job.status.restarts.application == counts.application + 1, "the next one's ranks failed by themselves"
+
+
 # When all pods are made anew instead
 
 

@@ -67,7 +67,7 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
     if (uncharged := _uncharged(draft)) and _charge(o, draft, uncharged, news):
         return True
     number = draft.status.attempt
-    if end.lost_pod:
+    if end.lost_pod or _was_charged(draft, end):
         _book_lost_pod(o, draft, end, news)
         return False
     fault = ruled(_fault(o, number, end), o.spec.recovery.rules)
@@ -101,6 +101,11 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
     message = f"{fault.message}. Round {end.number + 1} of attempt {number} starts{where}, in the same pods."
     draft.tell(Reason.RANKS_RESTARTED, message, warning=True)
     return False
+
+
+def _was_charged(draft: Draft, end: RoundEnd) -> bool:
+    """Whether its pod is made anew for it. One that was only cut off may be back before it goes: its leader knows no loss."""
+    return any(one.rank == end.rank and end.number <= one.round for one in draft.status.recovery.replacing)
 
 
 def _book_lost_pod(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> None:
