@@ -354,6 +354,25 @@ def test_a_round_of_a_pod_that_came_back_before_it_was_stopped_is_not_charged_ag
     assert world.job.status.restarts.application == counts.application + 1, "the next one's ranks failed by themselves"
 
 
+def test_a_round_that_no_pod_was_lost_in_is_charged_whatever_its_leader_says() -> None:
+    world = gang(maxInfrastructureRestarts=9)
+    world.end_round(82, rank=1, resumed_step=15, lost_pod=True)
+    world.step(16)
+    world.one_pass()
+    assert [(one.round, one.rung) for one in world.job.status.rounds] == [(1, "RestartRanks")]
+    assert world.job.status.restarts.infrastructure == 1
+    world.progress = None
+    kill(world, 2)
+    world.one_pass()
+    go_on(world, 2)
+    counts = world.job.status.restarts
+    world.end_round(82, rank=2, resumed_step=15, lost_pod=True)
+    world.step(16)
+    world.one_pass()
+    assert [one.rung for one in world.job.status.rounds] == ["RestartRanks", "ReplacePod", "RestartRanks"]
+    assert world.job.status.restarts.infrastructure == counts.infrastructure + 1, "it was lost once, not twice"
+
+
 # When all pods are made anew instead
 
 

@@ -10,8 +10,9 @@ Whether a round made progress is told by where the next one began: it is charged
 that books another end before. So the newest round without that step is the one that is not charged yet; where its attempt
 ends meanwhile, the attempt's end alone is charged.
 
-A round that ended because a pod was lost is booked and not charged: `replace`, or `recover`, charges the loss itself. A new
-leader knows of no round before its own first; the one that rank 0's pod was lost in is booked with that one's first step.
+A round that ended because a pod was lost is booked and not charged: `replace`, or `recover`, charges the loss itself. That
+it ended so is believed no more often than pods were made anew. A new leader knows of no round before its own first; the one
+that rank 0's pod was lost in is booked with that one's first step.
 
 Only rank 0's pod is believed, of this attempt, about its own job: more harm than ending itself it cannot do. That a driver
 spoke in another pod it is believed where both run the same program, and know each other by the gang's key.
@@ -67,7 +68,7 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
     if (uncharged := _uncharged(draft)) and _charge(o, draft, uncharged, news):
         return True
     number = draft.status.attempt
-    if end.lost_pod or _was_charged(draft, end):
+    if _was_charged(draft, end) or (end.lost_pod and _may_have_lost_a_pod(o, draft, end)):
         _book_lost_pod(o, draft, end, news)
         return False
     fault = ruled(_fault(o, number, end), o.spec.recovery.rules)
@@ -106,6 +107,15 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
 def _was_charged(draft: Draft, end: RoundEnd) -> bool:
     """Whether its pod is made anew for it. One that was only cut off may be back before it goes: its leader knows no loss."""
     return any(one.rank == end.rank and end.number <= one.round for one in draft.status.recovery.replacing)
+
+
+def _may_have_lost_a_pod(o: Observation, draft: Draft, end: RoundEnd) -> bool:
+    """Whether the operator knows of that loss: else a leader could end every round so, and nothing would be charged."""
+    number = draft.status.attempt
+    anew = {pod.rank for pod in o.of_attempt(number) if pod.incarnation > 1}
+    anew |= {one.rank for one in draft.status.recovery.replacing}
+    booked = [one for one in draft.status.rounds if (one.attempt, one.rung) == (number, Rung.REPLACE_POD)]
+    return end.rank in anew and len(booked) < draft.attempt(number).incarnation - 1
 
 
 def _book_lost_pod(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> None:
