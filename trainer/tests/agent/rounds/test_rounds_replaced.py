@@ -119,6 +119,7 @@ def test_pods_are_lost_and_replaced_one_after_the_other_and_ranks_start_anew_in_
     kill(gang[0])
     replace(gang[0], 3)
     in_round(gang[0], 3)
+    eventually(lambda: lives(gang[1].rank_pid(3)), "rank 3 of the third round")
     os.kill(gang[1].rank_pid(3), signal.SIGKILL)
     end = in_round(gang[0], 4)["rounds"][-1]
     assert (end["number"], end["rank"], end["code"], "lostPod" in end) == (3, 1, 137, False)
