@@ -17,6 +17,7 @@ from worlds import World
 
 from oarlock_operator.decide.slow_rank import AGAIN
 from oarlock_operator.model.node_maintenance import Maintenance
+from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.observed_nodes import Node, Pool
 
 
@@ -179,13 +180,14 @@ BUDGETS = {"maxApplicationRestarts": 2, "maxInfrastructureRestarts": 2, "slowRan
 
 
 REPLACES = {"inPlace": "Auto"}
-"""With it, lost pods are made anew one by one."""
+KEYED = Defaults(trainer_image="trainer:test", cluster_id="lab", keys=(b"k" * 32,))
+"""With both, lost pods are made anew one by one."""
 
 
 def play(acts: list[str], kills: list[int], **recovery: object) -> World:
     """A world in which all that happened, with the operator killed now and then; every write is checked by World."""
     wanted = spec(recovery=BUDGETS | recovery, scheduling={"placementTimeoutSeconds": 600})
-    world = World(job=job(spec=wanted), may_cordon=True, pool=Pool(size=20, schedulable=20))
+    world = World(job=job(spec=wanted), defaults=KEYED, may_cordon=True, pool=Pool(size=20, schedulable=20))
     for number, act in enumerate(acts):
         if world.job.status.completion_time is None:
             live_on(world, act)
@@ -404,7 +406,7 @@ SCENARIOS: dict[str, tuple[dict[str, object], tuple[Step, ...]]] = {
 def run(name: str, kill_at: int | None) -> World:
     changes, steps = SCENARIOS[name]
     pool = Pool(size=20, schedulable=20)
-    world = World(job=job(spec=spec(**changes)), kill_at=kill_at, may_cordon=True, pool=pool)
+    world = World(job=job(spec=spec(**changes)), defaults=KEYED, kill_at=kill_at, may_cordon=True, pool=pool)
     for step in (lambda _: None, *steps):
         step(world)
         try:

@@ -13,15 +13,18 @@ from worlds import World
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.rounds import LostPod
+from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.observed_nodes import Node, Pool
 from oarlock_operator.model.plan import CreatePods, DeletePods, Event, Plan, SelectAttempt
 
 NODES = 4
+KEYED = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
 
 
 def gang(*, nodes: int = NODES, changes: dict[str, Any] | None = None, **recovery: object) -> World:
     """A gang that trains, whose lost pods are made anew one by one."""
     world = World(job=job(spec=spec(nodes=nodes, recovery={"inPlace": "Auto", **recovery}, **(changes or {}))))
+    world.defaults = KEYED
     world.running(step=20)
     return world
 
@@ -445,9 +448,15 @@ def test_more_than_eight_at_once_are_a_new_attempt() -> None:
     assert states(world)[0] == 2
 
 
-@pytest.mark.parametrize("recovery", [{}, {"inPlace": "Never"}])
-def test_by_default_nothing_is_replaced_and_no_pod_is_told_of_it(recovery: dict[str, object]) -> None:
-    world = World(job=job(spec=spec(nodes=NODES, recovery=recovery)))
+@pytest.mark.parametrize(
+    ("recovery", "defaults"),
+    [({}, KEYED), ({"inPlace": "Never"}, KEYED), ({"inPlace": "Auto"}, replace(KEYED, keys=()))],
+    ids=["default", "Never", "without a key"],
+)
+def test_by_default_and_without_a_key_nothing_is_replaced_and_no_pod_is_told_of_it(
+    recovery: dict[str, object], defaults: Defaults
+) -> None:
+    world = World(job=job(spec=spec(nodes=NODES, recovery=recovery)), defaults=defaults)
     world.running(step=20)
     kill(world, 2)
     world.one_pass()

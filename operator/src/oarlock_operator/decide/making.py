@@ -43,8 +43,11 @@ class Maker:
 
 
 def replaces_pods(o: Observation, draft: Draft) -> bool:
-    """Whether lost pods of the job's gang are made anew one by one."""
-    in_place = o.spec.recovery.in_place is InPlace.AUTO and o.spec.nodes > 1
+    """Whether lost pods of the job's gang are made anew one by one.
+
+    Without a key anybody who reaches rank 0's port could say that it is the next pod of a rank that lives.
+    """
+    in_place = o.spec.recovery.in_place is InPlace.AUTO and o.spec.nodes > 1 and bool(o.defaults.keys)
     return in_place and schedulers.system_of(draft.status.resolved).replaces_pods
 
 
