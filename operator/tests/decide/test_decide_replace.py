@@ -13,7 +13,7 @@ from worlds import World
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.rounds import LostPod
-from oarlock_operator.model.observation import Defaults
+from oarlock_operator.model.observation import Defaults, Ending
 from oarlock_operator.model.observed_nodes import Node, Pool
 from oarlock_operator.model.plan import CreatePods, DeletePods, Event, Plan, SelectAttempt
 
@@ -427,9 +427,13 @@ def evicted(world: World) -> None:
     world.pods["flux-1-2"] = replace(world.pods["flux-1-2"], disrupted="EvictionByEvictionAPI")
 
 
+def out_of_memory(world: World) -> None:
+    world.pods["flux-1-2"] = replace(world.pods["flux-1-2"], ending=Ending(137, reason="OOMKilled"))
+
+
 @pytest.mark.parametrize(
     "what",
-    [deleted_by_hand, all_lost, settings_changed, operator_changed, lost_before, evicted],
+    [deleted_by_hand, all_lost, settings_changed, operator_changed, lost_before, evicted, out_of_memory],
     ids=lambda f: f.__name__,
 )
 def test_any_doubt_is_a_new_attempt(what: Any) -> None:

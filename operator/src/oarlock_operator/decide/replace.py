@@ -89,7 +89,8 @@ def _mends(o: Observation, draft: Draft, fault: Fault) -> bool:
         return False
     refused = ended is not None and ended.code is None and fault.avoid is not Avoid.NO
     # Killed with its agent, and for nothing that a new pod would do again: where the agent lived, it has tried what it could.
-    killed = ended is not None and ended.code == KILLED and not pod.report and not pod.own_limit
+    silent = ended is not None and ended.code == KILLED and not pod.report
+    killed = silent and not pod.own_limit and fault.reason != Reason.OOM_KILLED
     return {
         FailureClass.NODE_LOST: True,
         FailureClass.PEER_LOST: True,
