@@ -257,6 +257,23 @@ def test_a_pod_that_said_goodbye_has_half_a_minute_to_end_by_itself() -> None:
     assert states(world) == (1, "Replace", [(3, 2)])
 
 
+def test_no_node_is_shut_out_by_the_leader_s_word_alone_however_often_it_is_given() -> None:
+    world = gang()
+    missed(world, 3, ago=5)
+    world.one_pass()
+    world.kubelets()
+    world.one_pass()
+    go_on(world, 3)
+    entry = world.job.status.avoided_nodes[0].model_copy(update={"reason": "AgentSilent in attempt 0"})
+    world.job = replace(world.job, status=world.job.status.model_copy(update={"avoided_nodes": (entry,)}))
+    missed(world, 3, ago=5)
+    assert world.progress is not None
+    world.progress = replace(world.progress, lost=(replace(world.progress.lost[0], incarnation=2),))
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(3, 3)])
+    assert [(one.reason, one.strict) for one in world.job.status.avoided_nodes] == [("AgentSilent in attempt 1", False)]
+
+
 def test_a_leader_that_tells_no_time_is_believed_at_once() -> None:
     world = gang()
     missed(world, 3)

@@ -19,8 +19,8 @@ LIMIT = 64
 def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool, hardens: bool = True) -> bool:
     """Put a node on the list. The same `why` again changes nothing, so that a pass may be repeated: then False.
 
-    `hardens`: the second time is strict. Not so for warnings, which a whole rack may show for days, nor for what may be
-    the program's own.
+    `hardens`: the second time is strict. Not so for warnings, which a whole rack may show for days, for what may be the
+    program's own, nor for the word of rank 0's agent alone.
     """
     if not node:
         return False

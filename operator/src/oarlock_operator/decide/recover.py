@@ -150,8 +150,10 @@ def blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> Non
     for fault in faults:
         if fault.avoid is not Avoid.NO and not fault.victim:
             why = f"{fault.reason} in attempt {number}"
-            strict, of_a_gpu = fault.avoid is Avoid.STRICTLY, fault.failure_class is FailureClass.GPU
-            new = avoid.avoid(o, draft, fault.pod.node, why=why, strict=strict, hardens=not of_a_gpu)
+            # A GPU's fault may be the program's own, and that rank 0 hears nothing of a pod may be its own fault.
+            hardens = fault.failure_class not in {FailureClass.GPU, FailureClass.PEER_LOST}
+            strict = fault.avoid is Avoid.STRICTLY
+            new = avoid.avoid(o, draft, fault.pod.node, why=why, strict=strict, hardens=hardens)
             if new and fault.cordon:
                 cordon.wish(o, draft, fault, attempt=number, why=why)
 
