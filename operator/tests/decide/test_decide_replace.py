@@ -339,6 +339,26 @@ def test_a_new_rank_0_is_the_one_that_the_service_names_and_its_first_step_books
     assert world.job.status.restarts.application == 2, "no round is charged that nobody heard of"
 
 
+@pytest.mark.parametrize("told", [3.5, None])
+def test_a_gang_is_down_since_the_loss_of_rank_0_and_not_since_the_new_one_s_start(told: float | None) -> None:
+    world = gang()
+    kill(world, 0)
+    world.one_pass()
+    wasted = world.job.status.wasted_gpu_seconds
+    world.start_all()
+    world.now += timedelta(seconds=90)
+    if told:
+        world.end_round(82, rank=0, step=20, resumed_step=20, lost_pod=True, down_seconds=told)
+    world.step(21, resumed=20)
+    assert world.progress is not None
+    world.progress = replace(world.progress, round=2, first_step_at=world.now.isoformat())
+    world.one_pass()
+    (one,) = world.job.status.rounds
+    assert (one.rung, one.rank, one.down_seconds) == ("ReplacePod", 0, 90.0)
+    assert world.job.status.wasted_gpu_seconds == wasted + 90 * NODES * 2
+    assert states(world) == (1, None, [])
+
+
 def ended_by_a_rank(world: World) -> list[Any]:
     world.end_round(1, step=16, resumed_step=15)
     return world.ended[1][-1:]

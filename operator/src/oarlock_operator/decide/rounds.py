@@ -289,14 +289,24 @@ def _filled(o: Observation, draft: Draft, one: Round, end: RoundEnd, news: PodSt
         lost = max(0, (end.step or 0) - end.resumed_step)
         changes |= {"resumed_from_step": end.resumed_step, "lost_steps": lost}
         _step_back(draft, one, end.resumed_step)
-    down = end.down_seconds if one.down_seconds is None else None
+    down = _down_seconds(draft, one, end, news) if one.down_seconds is None else None
     if down is not None:
         changes["down_seconds"] = round(down, 3)
     if not changes:
         return one
     # Before the attempt's first step all of its time counts as its start.
-    _waste(o, draft, steps=lost, seconds=(down or 0.0) if _follows_the_first_step(news, end) else 0.0)
+    trained = one.rung == Rung.REPLACE_POD or _follows_the_first_step(news, end)
+    _waste(o, draft, steps=lost, seconds=(down or 0.0) if trained else 0.0)
     return one.model_copy(update=changes)
+
+
+def _down_seconds(draft: Draft, one: Round, end: RoundEnd, news: PodStatus) -> float | None:
+    """From the fault to the first new step. A new rank 0 knows of no time before its own start, but its loss is booked."""
+    lost = next((each for each in draft.status.recovery.replacing if each.rank == 0), None)
+    first = _time(news.first_step_at)
+    if one.rung != Rung.REPLACE_POD or one.rank != 0 or not (lost and lost.time and first and lost.time < first):
+        return end.down_seconds
+    return (first - lost.time).total_seconds()
 
 
 def _step_back(draft: Draft, one: Round, step: int) -> None:
