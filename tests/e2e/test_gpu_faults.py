@@ -13,8 +13,8 @@ from tests.e2e.jobs import ENDLESS, Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 
-NAME, SUSPECT = "broken", "suspect"
-"""Of two names, because within an hour the operator cordons one node for a job, by its name."""
+NAME, SUSPECT, ALONE = "broken", "suspect", "alone"
+"""Of several names, because within an hour the operator cordons one node for a job, by its name."""
 UNPACED = {**ENDLESS, "pace": 0.0}
 """A pod with a PYTHONPATH of its own runs another program than the site vouches for: no node is cordoned by its word."""
 
@@ -47,8 +47,15 @@ def mended(local_cluster: Cluster) -> Iterator[None]:
         local_cluster.kubectl("annotate", "node", node, "oarlock.dev/cordoned-", "oarlock.dev/gpu-strikes-")
 
 
-def in_training(jobs: Jobs, name: str = NAME) -> dict[str, str]:
-    jobs.apply(name, **UNPACED, gpusPerNode=2)
+@pytest.fixture
+def in_rounds(jobs: Jobs) -> Iterator[dict[str, str]]:
+    """The same, of a gang whose lost pods are made anew one by one."""
+    yield in_training(jobs, ALONE, recovery={"inPlace": "Auto"})
+    jobs.delete(ALONE)
+
+
+def in_training(jobs: Jobs, name: str = NAME, **spec: Any) -> dict[str, str]:
+    jobs.apply(name, **UNPACED, gpusPerNode=2, **spec)
     jobs.wait_for_checkpoint_of(name, 1)
     return nodes_of(jobs, name)
 
@@ -87,6 +94,26 @@ def test_a_gpu_that_falls_off_the_bus_costs_its_node_and_the_steps_since_the_las
     assert [entry["name"] for entry in status["cordonedNodes"]] == [broken]
     for reason in ("GPUFault", "NodeCordoned"):
         assert uuid in jobs.events(NAME, reason)[0]["message"]
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_gpu_that_falls_off_the_bus_costs_its_pod_alone_where_pods_are_made_anew_and_its_node_as_ever(
+    jobs: Jobs, in_rounds: dict[str, str]
+) -> None:
+    broken, other = in_rounds[f"{ALONE}-1-1"], in_rounds[f"{ALONE}-1-0"]
+    jobs.cluster.fault("gpu", broken, gpu=0, xid=79)
+    status = jobs.wait(
+        ALONE, "the round after it", lambda status: status.get("round") == 2 and "stage" not in status["recovery"]
+    )
+    fault, ended = status["lastFault"], status["rounds"][-1]
+    assert (fault["class"], fault["verdict"], fault["xid"], fault["nodeName"]) == ("GPU", "ReplaceNode", 79, broken)
+    assert (ended["rung"], ended["reason"], ended["nodeName"]) == ("ReplacePod", "GPUFault", broken)
+    assert (status["attempt"], status["restarts"]["application"]) == (1, 0)
+    after = nodes_of(jobs, ALONE)
+    assert after[f"{ALONE}-1-0"] == other
+    assert after[f"{ALONE}-1-1-i2"] not in (broken, other)
+    assert node(jobs, broken)["spec"]["unschedulable"] is True
+    assert [entry["name"] for entry in status["cordonedNodes"]] == [broken]
 
 
 @pytest.mark.usefixtures("mended")

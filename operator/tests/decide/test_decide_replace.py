@@ -111,6 +111,9 @@ def test_the_stage_ends_with_a_step_of_a_later_round_which_is_booked_and_not_cha
     assert (status.phase, status.reason, status.round) == ("Running", "Training", 2)
     (one,) = status.rounds
     assert (one.rung, one.round, one.rank, one.reason) == ("ReplacePod", 1, 2, "ProcessKilled")
+    assert one.message is not None
+    assert one.message.startswith("pod flux-1-2 "), "not its successor, nor the leader's word for it"
+    assert one.exit_code is None
     assert (one.resumed_from_step, one.lost_steps) == (15, 5)
     assert status.last_fault is not None
     assert one.ended_time == status.last_fault.time, "so the attempt is not taken for one that ended by it"
@@ -313,6 +316,19 @@ def test_a_leader_that_misses_more_than_eight_gets_all_pods_anew() -> None:
     world.progress = replace(world.progress, lost=(*world.progress.lost[:-1], late))
     world.one_pass()
     assert states(world)[0] == 2
+
+
+def test_where_the_service_names_all_pods_it_is_narrowed_only_for_a_rank_0_that_may_still_run() -> None:
+    def chosen(world: World) -> list[dict[str, str]]:
+        return [action.selector for action in world.one_pass().actions if isinstance(action, SelectAttempt)]
+
+    dead = gang(memory={"everySteps": "Auto"})
+    kill(dead, 0)
+    assert chosen(dead) == []
+    cut = gang(memory={"everySteps": "Auto"})
+    cut_off(cut, 0, unreachable=True)
+    (narrow,) = chosen(cut)
+    assert narrow["oarlock.dev/incarnation"] == "2"
 
 
 def test_a_new_rank_0_is_the_one_that_the_service_names_and_its_first_step_books_the_round() -> None:

@@ -132,8 +132,8 @@ def _book_lost_pod(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus)
         reason=(known.reason if known else None) or fault.reason,
         node_name=(known.node_name if known else fault.pod.node) or None,
         rank=end.rank,
-        exit_code=end.code,
-        message=fault.message[:1024],
+        exit_code=end.code if end.code != ExitCode.PEER_LOST else None,
+        message=(last.evidence[0] if judged and last and last.evidence else fault.message)[:1024],
         ended_time=judged or min(detected_at(fault) or o.now, o.now),
     )
     draft.set(rounds=(*draft.status.rounds, one)[-KEPT:], round=end.number + 1)
