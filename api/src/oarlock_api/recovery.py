@@ -142,8 +142,8 @@ class MemoryState(Group):
         default="0",
         description="Optimizer steps from one copy of each rank's state into /dev/shm to the next; ranks that start anew in "
         "the same pods go on from it. Auto = as often as it costs no more than a hundredth of the time, 0 = never. It takes "
-        "twice the state of a node's ranks; where that much is not there it is said, and nothing is kept. Only with inPlace: "
-        "Auto.",
+        "twice the state of a node's ranks, and as much again where lost pods are made anew one by one; where that much is "
+        "not there it is said, and nothing is kept. Only with inPlace: Auto.",
     )
 
 
@@ -161,8 +161,9 @@ class Recovery(Group):
 
     in_place: InPlace = Field(
         default=InPlace.NEVER,
-        description="Auto = ranks that crash, hang or need a new process start anew inside their living pods (a round); "
-        "Never = each fault makes a new attempt.",
+        description="Auto = ranks that crash, hang or need a new process start anew inside their living pods (a round), and "
+        "a lost pod is made anew by itself while the others stand by; Never = each fault makes a new attempt. A change holds "
+        "from the next attempt on.",
     )
     standby_seconds: Annotated[StrictInt, Field(ge=10, le=86_400)] = Field(
         default=300,
