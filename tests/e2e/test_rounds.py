@@ -89,6 +89,16 @@ def fresh(jobs: Jobs, request: pytest.FixtureRequest) -> Iterator[str]:
     jobs.delete(name)
 
 
+@pytest.fixture
+def remembering(jobs: Jobs) -> Iterator[str]:
+    """Another one, which keeps its state in memory and seldom saves."""
+    name = "remembers"
+    jobs.apply(name, recovery={"inPlace": "Auto", "memory": {"everySteps": 5}}, **{**SMALL, "every": 150})
+    jobs.wait_for_checkpoint_of(name, 1)
+    yield name
+    jobs.delete(name)
+
+
 def newest(jobs: Jobs, name: str) -> dict[int, dict[str, Any]]:
     """Rank -> the metadata of its newest pod."""
     found = jobs.cluster.kubectl("get", "pods", "-l", f"oarlock.dev/job={name}", "-o", "json")
@@ -118,3 +128,20 @@ def test_a_pod_that_is_lost_is_replaced_and_training_goes_on_with_the_same_losse
     jobs.wait(fresh, "a checkpoint", lambda status: status["latestCheckpoint"]["step"] > saved)
     assert jobs.status(fresh)["attempt"] == 1
     assert all(len(told) == 1 for told in losses(jobs, fresh).values())
+
+
+def test_the_state_of_a_lost_pod_comes_back_from_the_next_node_and_no_checkpoint_is_read(
+    jobs: Jobs, remembering: str
+) -> None:
+    saved = jobs.status(remembering)["latestCheckpoint"]["step"]
+    jobs.wait(remembering, "steps after it", lambda _: (jobs.agent(f"{remembering}-1-0").get("step") or 0) > saved + 30)
+    jobs.cluster.fault("kill-container", f"default/{remembering}-1-1")
+    status = jobs.wait(
+        remembering,
+        "the round after it",
+        lambda status: status.get("round") == 2 and "stage" not in status["recovery"],
+    )
+    ended = status["rounds"][-1]
+    assert ended["rung"] == "ReplacePod"
+    assert saved < ended["resumedFromStep"] < saved + 150, "from a step that was never saved"
+    assert all(len(told) == 1 for told in losses(jobs, remembering).values())

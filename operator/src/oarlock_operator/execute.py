@@ -122,7 +122,7 @@ def _for_pods(
         # besides goes: a merge would keep it.
         patch = {
             "metadata": {"uid": action.uid},
-            "spec": {"selector": {Label.INCARNATION.value: None, **action.selector}},
+            "spec": {"selector": {Label.RANK.value: None, Label.INCARNATION.value: None, **action.selector}},
         }
         return partial(cluster.merge, f"/api/v1/namespaces/{namespace}/services/{action.name}", patch)
     kind, api = action.manifest["kind"], action.manifest["apiVersion"]

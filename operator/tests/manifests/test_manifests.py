@@ -304,6 +304,16 @@ def test_a_pod_says_who_it_is_and_where_its_output_lies_and_leaves_the_rest_to_j
     assert environment(made()).keys() == {"MACHINE_RANK", *(f"OARLOCK_{name}" for name in asked)}
 
 
+@pytest.mark.parametrize(("recovery", "all_of_them"), [({}, False), ({"memory": {"everySteps": "Auto"}}, True)])
+def test_the_service_names_all_pods_only_where_they_ask_each_other_for_state(
+    recovery: dict[str, Any],
+    all_of_them: bool,  # noqa: FBT001
+) -> None:
+    built = service(job(spec=spec(nodes=2, recovery={"inPlace": "Auto", **recovery})), 5)
+    assert ("oarlock.dev/rank" not in built["spec"]["selector"]) is all_of_them
+    assert built["spec"]["selector"]["oarlock.dev/attempt"] == "5"
+
+
 def test_the_service_names_rank_0_alone_before_it_is_ready_and_of_one_attempt_only() -> None:
     built = service(job(), 5)
     assert built["spec"]["clusterIP"] == "None"

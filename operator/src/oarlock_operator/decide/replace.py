@@ -25,7 +25,7 @@ from oarlock_operator.decide.finish import stop
 from oarlock_operator.decide.recover import find_faults, progressed, weigh
 from oarlock_operator.decide.teardown import delete, overdue
 from oarlock_operator.faults.classify import KILLED, Avoid, Budget, Fault, classify
-from oarlock_operator.manifests.service import selector
+from oarlock_operator.manifests.service import names_all, selector
 from oarlock_operator.model.observation import Observation, Pod
 from oarlock_operator.model.plan import SelectAttempt
 from oarlock_operator.model.reasons import Reason
@@ -192,7 +192,9 @@ def _carry_out(o: Observation, draft: Draft) -> None:
     if wanted:
         draft.act(making.pods(o, draft, making.maker(o, draft), wanted))
     first = next((one for one in replacing if one.rank == 0), None)
-    if first and o.service and o.service.ours and o.service.incarnation != first.incarnation:
+    # One name for each pod stays true where the pod before it is dead: it has no address any more.
+    renamed = first is not None and not (names_all(o.spec) and all(pod.stopped for pod in old[0]))
+    if first and renamed and o.service and o.service.ours and o.service.incarnation != first.incarnation:
         chosen = selector(o.job, number, first.incarnation)
         draft.act(SelectAttempt(service_name(o.job.name), o.service.uid, chosen))
     if wanted or any(not pod.stopped for pods in old.values() for pod in pods):

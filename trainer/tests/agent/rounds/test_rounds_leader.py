@@ -207,6 +207,15 @@ def test_a_copy_that_has_not_come_back_to_its_node_is_not_gone_on_from() -> None
     assert gathered(zero, replace(ONE, held=((50, (0,)),))).order.step is None
 
 
+@pytest.mark.parametrize(("saved", "step"), [(49, 50), (50, 50), (51, None)])
+def test_nobody_goes_on_from_a_step_in_memory_that_a_checkpoint_has_passed(saved: int, step: int | None) -> None:
+    leader = gathered(replace(ZERO, held=((50, (0,)),)))
+    leader.saved = saved
+    leader.hear(replace(ONE, held=((50, (1,)),)), 2.0)
+    leader.turn(2.0)
+    assert (leader.order.wanted, leader.order.step) == (Wanted.TRAIN, step)
+
+
 def test_a_leader_that_hears_of_a_later_one_orders_nothing_more() -> None:
     leader = gathered(ZERO)
     leader.hear(replace(ONE, round=Round(3, 1)), 2.0)

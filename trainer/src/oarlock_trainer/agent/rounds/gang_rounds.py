@@ -182,6 +182,8 @@ class GangRounds:
         self._follow(now)
         self._report(now)
         if self._leader:
+            if status.checkpoint:
+                self._leader.saved = status.checkpoint.step
             self._lead(self._leader, now)
             self._keep_books(self._leader, status, now)
         actions, self._actions = self._actions, []

@@ -67,6 +67,8 @@ class Leader:
         self._troubled_at: float | None = None
         self._seats: dict[int, Seat] = {}
         self.lost: dict[int, Lost] = {}
+        self.saved = -1
+        """Step of the newest checkpoint that its ranks told of."""
         self._unpromised_at = now
         """When a member was heard last that had not yet promised to follow this leader, and no earlier one."""
         self.order = Order(Round(term, 0), Wanted.STAND_BY, why="the gang gathers")
@@ -229,9 +231,13 @@ class Leader:
         return "follows a pod that may still run" if self._is_haunted(seat, now) else ""
 
     def _newest_step(self) -> int | None:
-        """The newest step of which each member has its own part. A copy of a lost one's has come back to it by now."""
+        """The newest step of which each member has its own part. A copy of a lost one's has come back to it by now.
+
+        None where a checkpoint is newer: nobody goes back behind it.
+        """
         own = ({step for step, ranks in seat.report.held if rank in ranks} for rank, seat in self._seats.items())
-        return max(set.intersection(*own), default=None)
+        newest = max(set.intersection(*own), default=-1)
+        return newest if newest >= max(self.saved, 0) else None
 
     def _is_haunted(self, seat: Seat, now: float) -> bool:
         """Whether ranks may live of a pod before this one, which nobody saw end.
