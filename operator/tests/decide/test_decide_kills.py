@@ -332,6 +332,12 @@ def waited(world: World) -> None:
     world.now += timedelta(seconds=61)
 
 
+def unheard(world: World) -> None:
+    """Rank 0's agent does not answer, and its pod runs on."""
+    waited(world)
+    world.silent = {pod.uid: 61.0 for pod in world.pods.values() if pod.rank == 0}
+
+
 def suspended(world: World) -> None:
     wish(world, suspend=True)
 
@@ -397,7 +403,7 @@ SCENARIOS: dict[str, tuple[dict[str, object], tuple[Step, ...]]] = {
     "replaced pod": (IN_PLACE, (*TRAINS, pod_killed, whole, succeeded)),
     "replaced leader": (IN_PLACE, (*TRAINS, leader_killed, whole, succeeded)),
     "replaced on another node": (IN_PLACE, (*TRAINS, pods_node_lost, whole, succeeded, waited)),
-    "replaced in vain": (IN_PLACE, (*TRAINS, pod_killed, *[waited] * 7, started, succeeded)),
+    "replaced in vain": (IN_PLACE, (*TRAINS, pod_killed, *[unheard] * 7, waited, started, succeeded)),
     "deadline": ({"activeDeadlineSeconds": 60}, (started, waited, waited)),
     "retention": ({"ttlSecondsAfterFinished": 300}, (started, succeeded, retired)),
 }

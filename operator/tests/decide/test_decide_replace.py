@@ -329,6 +329,17 @@ def test_where_the_service_names_all_pods_it_is_narrowed_only_for_a_rank_0_that_
     cut_off(cut, 0, unreachable=True)
     (narrow,) = chosen(cut)
     assert narrow["oarlock.dev/incarnation"] == "2"
+    cut.start_all()
+    cut.step(16, resumed=15)
+    assert cut.progress is not None
+    cut.progress = replace(cut.progress, round=2)
+    assert chosen(cut) == []
+    assert states(cut) == (1, None, [])
+    assert chosen(cut) == [], "it may still run"
+    cut.pods.pop("flux-1-0")
+    (wide,) = chosen(cut)
+    assert "oarlock.dev/rank" not in wide
+    assert chosen(cut) == []
 
 
 def test_a_new_rank_0_is_the_one_that_the_service_names_and_its_first_step_books_the_round() -> None:
@@ -408,6 +419,18 @@ def test_a_round_of_a_pod_that_came_back_before_it_was_stopped_is_not_charged_ag
     world.step(16)
     world.one_pass()
     assert world.job.status.restarts.application == counts.application + 1, "the next one's ranks failed by themselves"
+
+
+def test_what_ranks_ended_by_before_their_pod_was_lost_is_charged_besides() -> None:
+    world = gang()
+    cut_off(world, 2, unreachable=True)
+    world.one_pass()
+    before = world.job.status.restarts.application
+    world.start_all()
+    world.end_round(1, rank=2, why="ValueError: x", step=20, resumed_step=15)
+    world.step(16)
+    world.one_pass()
+    assert world.job.status.restarts.application == before + 1
 
 
 def test_a_round_that_no_pod_was_lost_in_is_charged_whatever_its_leader_says() -> None:
@@ -546,10 +569,16 @@ def test_a_standby_that_nobody_ends_is_ended_by_the_operator_at_no_further_cost(
     kill(world, 2)
     world.one_pass()
     counts = world.job.status.restarts
+    first = world.pod(0).uid
+    world.silent[first] = 60.0
     world.now += timedelta(seconds=90)
     world.one_pass()
     assert states(world)[:2] == (1, "Replace")
     world.now += timedelta(seconds=1)
+    world.silent[first] = 59.0
+    world.one_pass()
+    assert states(world)[:2] == (1, "Replace"), "an operator that has just started has not heard of a round yet"
+    world.silent[first] = 60.0
     world.one_pass()
     assert states(world)[:2] == (2, "Drain")
     assert (world.job.status.restarts, world.job.status.restart_count) == (counts, 1)
@@ -581,6 +610,21 @@ def test_a_gang_that_is_whole_again_may_load_and_compile_for_longer_than_others_
     world.step(16)
     world.one_pass()
     assert states(world) == (1, None, [])
+
+
+def test_a_second_loss_while_a_gang_loads_for_long_costs_its_own_pod_alone() -> None:
+    world = gang(standbySeconds=30)
+    kill(world, 2)
+    world.one_pass()
+    round_begins(world)
+    world.one_pass()
+    world.now += timedelta(seconds=600)
+    missed(world, 3, code=80, ago=1)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2)]), "it may still say how it ends"
+    missed(world, 3, code=80, ago=30)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2), (3, 3)])
 
 
 def test_a_gang_that_still_waits_for_another_pod_has_not_begun_a_round() -> None:

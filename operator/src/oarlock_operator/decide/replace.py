@@ -49,6 +49,7 @@ def replace(o: Observation, draft: Draft) -> bool:
         return _fits(o, draft, faults) and _begin(o, draft, faults)
     if stage is None:
         _delete(o, draft, o.superseded(draft.status.attempt))
+        _name_all_again(o, draft)
         return False
     if why := _in_vain(o, draft):
         _give_up(o, draft, why)
@@ -201,6 +202,15 @@ def _carry_out(o: Observation, draft: Draft) -> None:
         draft.again(LOOK_AGAIN_SECONDS)
 
 
+def _name_all_again(o: Observation, draft: Draft) -> None:
+    """Once the rank 0 before this one is dead, each pod has its name again."""
+    number, service = draft.status.attempt, o.service
+    narrowed = service is not None and service.ours and service.attempt == number and service.incarnation > 1
+    dead = all(pod.stopped for pod in o.superseded(number) if pod.rank == 0)
+    if service and narrowed and dead and names_all(o.spec):
+        draft.act(SelectAttempt(service_name(o.job.name), service.uid, selector(o.job, number)))
+
+
 def _delete(o: Observation, draft: Draft, pods: Sequence[Pod]) -> None:
     delete(draft, pods, grace_seconds=o.spec.recovery.fault_grace_period_seconds)
 
@@ -235,7 +245,7 @@ def _in_vain(o: Observation, draft: Draft) -> str:
         return ""
     seconds = o.spec.recovery.standby_seconds
     since = recovery.stage_start_time or o.now
-    if o.now - since > timedelta(seconds=seconds) + BEYOND_STANDBY:
+    if o.now - since > timedelta(seconds=seconds) + BEYOND_STANDBY and not _is_known_soon(o, number):
         return f"no round began within standbySeconds ({seconds})"
     stuck = [pod.name for pod in o.superseded(number) if not pod.stopped and overdue(o, pod) and not o.unreachable(pod)]
     if stuck:
@@ -245,6 +255,18 @@ def _in_vain(o: Observation, draft: Draft) -> str:
     if any(_wanted(o, draft)) and not _stand_by(o, draft, others):
         return "a new pod would not be made from the same as the others"
     return ""
+
+
+def _is_known_soon(o: Observation, number: int) -> bool:
+    """Whether rank 0's agent has not been heard yet, as by an operator that has just started, or another loss is settling."""
+    pods, news = {pod.rank: pod for pod in o.of_attempt(number)}, o.progress
+    if news is not None and news.attempt == number:
+        told = [(pods.get(one.rank), one.incarnation) for one in news.lost if one.rank != 0]
+        return any(pod and pod.incarnation == count and not (pod.stopped or pod.deleting) for pod, count in told)
+    first = pods.get(0)
+    if first is None or not first.started or first.stopped or first.deleting or first.uid in o.refusing:
+        return False
+    return o.silent.get(first.uid, 0.0) < BEYOND_STANDBY.total_seconds()
 
 
 def _give_up(o: Observation, draft: Draft, why: str) -> None:

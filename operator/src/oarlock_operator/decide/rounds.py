@@ -105,8 +105,13 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
 
 
 def _was_charged(draft: Draft, end: RoundEnd) -> bool:
-    """Whether its pod is made anew for it. One that was only cut off may be back before it goes: its leader knows no loss."""
-    return any(one.rank == end.rank and end.number <= one.round for one in draft.status.recovery.replacing)
+    """Whether its pod is made anew for it. One that was only cut off may be back before it goes: its leader knows no loss.
+
+    What its ranks ended by before it was lost is another fault.
+    """
+    return end.code == ExitCode.PEER_LOST and any(
+        one.rank == end.rank and end.number <= one.round for one in draft.status.recovery.replacing
+    )
 
 
 def _may_have_lost_a_pod(o: Observation, draft: Draft, end: RoundEnd) -> bool:
