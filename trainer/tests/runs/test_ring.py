@@ -46,6 +46,7 @@ class Nodes:
                 "OARLOCK_REPLACES_PODS": "1", "OARLOCK_SHARED_MEMORY": str(agent.scratch / "shm"),
                 "OARLOCK_PEERS": ",".join(f"127.0.0.1:{port}" for port in ports),
                 "MASTER_PORT": str(rendezvous), "GLOO_SOCKET_IFNAME": "lo", "OARLOCK_OUTPUT_DIR": str(self.output),
+                "SLOW_RANK": "0",  # or the run is over before a node is lost
             }  # fmt: skip
 
     def start(self, agent: Agent) -> None:
