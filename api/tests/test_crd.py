@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from conftest import Manifest
 
 ALLOWED_SIZE = 200 * 1024
+"""Of what the API server stores; `kubectl apply` keeps it in an annotation besides, which may have 256 KiB."""
 
 SCHEMA = crd.custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 SPEC = SCHEMA["properties"]["spec"]
@@ -59,7 +61,7 @@ def test_the_crd_is_the_same_every_time() -> None:
 
 
 def test_the_crd_is_smaller_than_200_kib() -> None:
-    assert len(crd.render().encode()) < ALLOWED_SIZE
+    assert len(json.dumps(crd.custom_resource_definition()).encode()) < ALLOWED_SIZE
 
 
 def test_every_field_has_a_description() -> None:

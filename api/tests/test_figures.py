@@ -26,4 +26,5 @@ def test_figures_are_read_as_they_were_written() -> None:
 
 def test_progress_has_figures_and_what_the_operator_makes_of_them_alone() -> None:
     """A field with another name would never be filled."""
-    assert Progress.model_fields.keys() - FIGURES.keys() == {"mfu_percent", "eta_seconds", "update_time"}
+    made = {"mfu_percent", "eta_seconds", "update_time", "silent_seconds", "hang_after_seconds"}
+    assert Progress.model_fields.keys() - FIGURES.keys() == made

@@ -75,6 +75,7 @@ def test_output_and_controller_never_change_not_even_while_suspended(
 POD_SHAPING: dict[str, Manifest] = {
     "nodes": {"nodes": 8},
     "GPUs": {"gpusPerNode": 4},
+    "spares that are added later": {"nodes": 2, "spares": 1, "recovery": {"inPlace": "Auto"}},
     "training": {"training": {"batchSize": 4}},
     "a part of training that is added later": {"training": {"initFrom": {"path": "/output/other"}}},
     "pod": {"pod": {"hostNetwork": True}},
@@ -199,7 +200,7 @@ def test_kubectl_shows_phase_nodes_steps_and_restarts(api: ApiServer, stored: Ca
 def test_kubectl_shows_more_when_asked_for_wide_columns(api: ApiServer, stored: Callable[..., str]) -> None:
     table = _table(api, stored(status=FULL_STATUS))
     wide = [column["name"] for column in table["columnDefinitions"] if column["priority"] == 1]
-    assert wide == ["ETA", "Loss", "Checkpoint", "Reason", "Last-Fault"]
+    assert wide == ["Round", "ETA", "Loss", "Checkpoint", "Reason", "Last-Fault"]
     assert _cells(table)[-5:] == ["5h20m", 0.31, 100, "Training", "gpu-07 GPU 5 XID 79"]
 
 

@@ -31,6 +31,7 @@ _COLUMNS: tuple[tuple[str, str, str, bool], ...] = (
     ("S/Step", "number", ".status.progress.secondsPerStep", False),
     ("Restarts", "integer", ".status.restartCount", False),
     ("Age", "date", ".metadata.creationTimestamp", False),
+    ("Round", "integer", ".status.round", True),
     ("ETA", "string", ".status.summary.eta", True),
     ("Loss", "number", ".status.progress.loss", True),
     ("Checkpoint", "integer", ".status.latestCheckpoint.step", True),

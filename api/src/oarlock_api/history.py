@@ -37,6 +37,12 @@ class Rung(StrEnum):
 
     RESTART_RANKS = "RestartRanks"
     """The ranks, inside their living pods."""
+    TAKE_SPARE = "TakeSpare"
+    """The ranks; a spare takes the place of a lost pod."""
+    SHRINK = "Shrink"
+    """The ranks; the gang goes on with fewer nodes."""
+    GROW = "Grow"
+    """The ranks; a gang of fewer nodes takes more."""
     REPLACE_POD = "ReplacePod"
     """Single pods, and the ranks inside the others."""
     ATTEMPT = "Attempt"
@@ -55,13 +61,13 @@ class RestartCounts(StatusGroup):
 
 
 class Replacing(StatusGroup):
-    """A pod that is made anew while the others of its attempt stand by."""
+    """A pod that is made anew while the others of its attempt stand by, or train without it."""
 
     rank: int = Field(description="Index of the pod.")
     incarnation: int = Field(description="Number of the new pod within its attempt; the first pods have 1.")
     node_name: ShortText | None = Field(default=None, description="Node of the pod that was lost.")
     reason: ShortText | None = Field(default=None, description="Why, as attempts have it.")
-    round: int = Field(default=1, description="The attempt's round by then, as far as it was known.")
+    round: int = Field(default=1, description="The attempt's round by then, as far as it is known.")
     time: Time | None = Field(default=None, description="When it was decided.")
 
 
@@ -76,7 +82,7 @@ class RecoveryStatus(StatusGroup):
     stage_start_time: Time | None = Field(default=None, description="When the stage began.")
     not_before_time: Time | None = Field(default=None, description="No pod is created before it (backoff).")
     replacing: Annotated[tuple[Replacing, ...], Field(max_length=MAX_LOST)] = Field(
-        default=(), description="Pods that are made anew while the others stand by."
+        default=(), description="Pods that are made anew while the others stand by, or train without them."
     )
 
 
@@ -157,10 +163,17 @@ class Attempt(StatusGroup):
     fault: AttemptFault | None = Field(
         default=None, description="The root cause of the fault that ended it, if one did."
     )
+    not_in_place: Text | None = Field(
+        default=None,
+        description="Why that fault was not mended within the attempt, though recovery.inPlace is Auto.",
+    )
     resumed_from_step: int | None = Field(default=None, description="Step of the checkpoint that it began with.")
     lost_steps: int | None = Field(default=None, description="Steps of the attempt before that were done again.")
-    node_count: int | None = Field(default=None, description="Number of nodes.")
+    node_count: int | None = Field(default=None, description="Number of nodes, with those of spares.")
     node_names: Names = Field(default=(), description="Nodes; at most 32.")
+    replaced_node_names: Names = Field(
+        default=(), description="Nodes of pods that were made anew by themselves; at most 32."
+    )
     removed_node_names: Names = Field(default=(), description="Nodes of the attempt before that it left; at most 32.")
     gpu_seconds: int | None = Field(
         default=None, description="Seconds of GPUs that it has held, as far as they are counted in status.gpuSeconds."
@@ -176,7 +189,8 @@ class Round(StatusGroup):
     attempt: int = Field(description="Its attempt.")
     round: int = Field(description="Its number within the attempt, 1 for the first.")
     rung: ShortText = Field(
-        default=Rung.RESTART_RANKS.value, description="How much was made anew: RestartRanks, ReplacePod or Attempt."
+        default=Rung.RESTART_RANKS.value,
+        description="How much was made anew: RestartRanks, TakeSpare, Shrink, Grow, ReplacePod or Attempt.",
     )
     reason: ShortText | None = Field(default=None, description="Why it ended, as attempts have it.")
     node_name: ShortText | None = Field(default=None, description="Node of the pod whose fault it was.")
@@ -187,6 +201,10 @@ class Round(StatusGroup):
     resumed_from_step: int | None = Field(default=None, description="Step that the next round began with.")
     lost_steps: int | None = Field(default=None, description="Steps of this round that were done again.")
     down_seconds: float | None = Field(default=None, description="From the fault to the next round's first new step.")
+    silent_seconds: float | None = Field(
+        default=None, description="Of those, the seconds without progress by which a hang was found."
+    )
+    node_count: int | None = Field(default=None, description="Nodes of the next round, if not as many.")
 
 
 class AvoidedNode(StatusGroup):

@@ -39,7 +39,7 @@ class S3Location(Group):
     )
     prefix: Text | None = Field(
         default=None,
-        description="Key or key prefix within the bucket; absent = the whole bucket. SimpleTuner: aws_data_prefix.",
+        description="Key or prefix in the bucket; absent = all of it. SimpleTuner: aws_data_prefix.",
     )
 
 

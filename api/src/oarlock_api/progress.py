@@ -26,6 +26,12 @@ class Progress(StatusGroup):
     eta_seconds: int | None = Field(
         default=None, description="Seconds until the last step, by the mean pace of the last steps."
     )
+    silent_seconds: int | None = Field(
+        default=None, description="Seconds without a sign of progress, once half of hangAfterSeconds is over."
+    )
+    hang_after_seconds: int | None = Field(
+        default=None, description="Beside silentSeconds: after how many the ranks count as hung."
+    )
     update_time: Time | None = Field(default=None, description="When this was read from rank 0.")
 
 
@@ -44,6 +50,18 @@ class LatestCheckpoint(StatusGroup):
     path: Path = Field(description="Absolute path in the pod.")
     relative_path: Path | None = Field(default=None, description="Path below the root of the output storage.")
     save_time: Time | None = Field(default=None, description="When it became valid.")
+
+
+class StateInMemory(StatusGroup):
+    """The newest state of training that all nodes have in memory."""
+
+    step: int = Field(description="Optimizer step.")
+    save_time: Time | None = Field(default=None, description="When training was there.")
+    copied: bool | None = Field(
+        default=None,
+        description="Whether each node's part of it is on the next node, too: the loss of a node costs no more than that "
+        "of its ranks. Absent where nodes keep no copies.",
+    )
 
 
 class OutputStatus(StatusGroup):

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
+from oarlock_api.elastic import Elastic
 from oarlock_api.generated import write_or_check
 from oarlock_api.group import Group
 from oarlock_api.pod import Ports
@@ -25,7 +26,7 @@ from oarlock_api.webhooks import Webhook
 
 PATH = Path(__file__).parent / "contract" / "sections.py"
 
-_SECTIONS: tuple[type[Group], ...] = (SecretKeyRef, Custom, Ports, Preflight, MemoryState, Recovery, Webhook)
+_SECTIONS: tuple[type[Group], ...] = (SecretKeyRef, Custom, Ports, Preflight, MemoryState, Recovery, Elastic, Webhook)
 _HEADER = '''\
 # Made from the models in api/src/oarlock_api by `python -m oarlock_api.sections`: change those, not this file.
 """Sections of the spec that pods read. What each field means, the models say."""

@@ -6,6 +6,7 @@ from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from oarlock_api.bounds import check_bounds
 from oarlock_api.dealing_rule import EVERY_GPU_GETS_A_MICRO_BATCH
+from oarlock_api.elastic import OF_OTHER_MEMBERS, Elastic, Spares
 from oarlock_api.group import Group
 from oarlock_api.output import Output
 from oarlock_api.pod import Pod
@@ -78,6 +79,7 @@ class TrainingJobSpec(Group):
             holds=lambda spec: not any(_at_the_output(mount, spec) for mount in _patched_mounts(spec)),
         ),
         EVERY_GPU_GETS_A_MICRO_BATCH,
+        *OF_OTHER_MEMBERS,
         Rule(
             cel="self.output == oldSelf.output",
             message="spec.output is immutable: a job's checkpoints lie there; make a new job to write elsewhere",
@@ -93,6 +95,14 @@ class TrainingJobSpec(Group):
     )
     gpus_per_node: Annotated[StrictInt, Field(ge=0, le=16)] = Field(
         default=8, description="GPUs per node; 0 = train on the CPU. accelerate: num_processes = nodes * gpusPerNode."
+    )
+    spares: Spares = Field(
+        default=0,
+        description="Pods beyond `nodes` that wait for a lost one's place. Only where lost pods are made anew one by one.",
+    )
+    elastic: Elastic | None = Field(
+        default=None,
+        description="Go on with fewer nodes while some are lost; absent = wait for all of them. Only as spares.",
     )
     output: Output = Field(description="Where the job writes. Immutable. SimpleTuner: output_dir.")
     training: Training | None = Field(default=None, description="The built-in trainer's work.")

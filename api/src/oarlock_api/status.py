@@ -20,9 +20,20 @@ from oarlock_api.history import (
     Strike,
 )
 from oarlock_api.primitives import Text, Time
-from oarlock_api.progress import MAX_CURVE, CurvePoint, LatestCheckpoint, OutputStatus, Progress, ShortText
+from oarlock_api.progress import (
+    MAX_CURVE,
+    CurvePoint,
+    LatestCheckpoint,
+    OutputStatus,
+    Progress,
+    ShortText,
+    StateInMemory,
+)
 from oarlock_api.requests import EvictionReadiness, RequestStatus
 from oarlock_api.rules import ListMap
+
+MAX_STANDBY = 128
+"""Pods that may stand by: all spares, and as many that were left out or came back."""
 
 
 class Phase(StrEnum):
@@ -75,7 +86,9 @@ class Condition(StatusGroup):
 class Summary(StatusGroup):
     """Strings for kubectl's columns."""
 
-    nodes: ShortText | None = Field(default=None, description="Ready and wanted nodes, such as 4/4.")
+    nodes: ShortText | None = Field(
+        default=None, description="Ready and wanted nodes, such as 4/4; 4/4+1 with a spare."
+    )
     step: ShortText | None = Field(default=None, description="Done and all steps, such as 120/300.")
     eta: ShortText | None = Field(default=None, description="Time until the last step, such as 5h20m.")
     last_fault: Text | None = Field(default=None, description="The last fault in a few words.")
@@ -99,7 +112,7 @@ class Resolved(StatusGroup):
 
 
 class Ranks(StatusGroup):
-    """Pods of the current attempt."""
+    """Pods of the current attempt's round; what stands by is no part of it."""
 
     desired: int = Field(default=0, description="Wanted.")
     created: int = Field(default=0, description="Created.")
@@ -107,6 +120,7 @@ class Ranks(StatusGroup):
     succeeded: int = Field(default=0, description="Ended with 0.")
     failed: int = Field(default=0, description="Ended otherwise.")
     terminating: int = Field(default=0, description="Being deleted, of whatever attempt.")
+    spares: int = Field(default=0, description="Pods that stand by, and are ready.")
 
 
 class TrainingJobStatus(StatusGroup):
@@ -126,17 +140,27 @@ class TrainingJobStatus(StatusGroup):
     round: int = Field(
         default=1, description="Number of the current attempt's current round: a start of all its ranks in living pods."
     )
-    restart_count: int = Field(default=0, description="Attempts that something broken or moved made necessary.")
+    restart_count: int = Field(
+        default=0,
+        description="Attempts that something broken or moved made necessary. Not rounds: ranks that started anew in living "
+        "pods, nor pods that were made anew alone.",
+    )
     restarts: RestartCounts = Field(default=RestartCounts(), description="Restarts within the window, by budget.")
     summary: Summary = Field(default=Summary(), description="Strings for kubectl's columns.")
     resolved: Resolved | None = Field(default=None, description="What was left to Oarlock, as decided at the start.")
     ranks: Ranks = Field(default=Ranks(), description="Pods of the current attempt.")
+    standby: Annotated[tuple[int, ...], Field(max_length=MAX_STANDBY)] = Field(
+        default=(), description="Pods, by index, that are none of the current round's."
+    )
     recovery: RecoveryStatus = Field(default=RecoveryStatus(), description="The recovery that is under way.")
     progress: Progress | None = Field(default=None, description="How far training is.")
     curve: Annotated[tuple[CurvePoint, ...], Field(max_length=MAX_CURVE)] = Field(
         default=(), description="The whole run in at most 64 points; metrics.jsonl in the output has every step."
     )
     latest_checkpoint: LatestCheckpoint | None = Field(default=None, description="The newest valid checkpoint.")
+    memory: StateInMemory | None = Field(
+        default=None, description="The newest state that all nodes have in memory, where recovery.memory keeps one."
+    )
     output: OutputStatus | None = Field(default=None, description="What the job made; set before Succeeded.")
     request: RequestStatus | None = Field(
         default=None, description="What was asked of the job last, and what came of it."

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from oarlock_api.contract.names import MAX_NAME_LENGTH
 from oarlock_api.group import Group, StatusGroup
+from oarlock_api.naming import camel_case
 from oarlock_api.primitives import Time
 from oarlock_api.rules import Rule
 from oarlock_api.spec import TrainingJobSpec
@@ -14,13 +15,16 @@ from oarlock_api.status import TrainingJobStatus
 
 _NAME_PATTERN = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 
-FROZEN_WHILE_ACTIVE = ("nodes", "gpusPerNode", "training", "custom", "pod", "scheduling")
+FROZEN_WHILE_ACTIVE = ("nodes", "gpusPerNode", "spares", "elastic", "training", "custom", "pod", "scheduling")
 """Fields of the spec that make the pods: they change only while no pod can exist."""
+_MAY_BE_ABSENT = {camel_case(name) for name, field in TrainingJobSpec.model_fields.items() if field.default is None}
 
 
 def _unchanged(field: str) -> str:
-    # The rule stands on the parent: a rule on an optional field is evaded by adding the field later.
     new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
+    if field not in _MAY_BE_ABSENT:
+        return f"{new} == {old}"
+    # The rule stands on the parent: a rule on an optional field is evaded by adding the field later.
     return f"(has({new}) == has({old}) && (!has({new}) || {new} == {old}))"
 
 

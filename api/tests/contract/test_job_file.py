@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.contract.job_file import MAX_BYTES, parse_job_file
-from oarlock_api.contract.sections import Custom, Ports, Preflight, Recovery
+from oarlock_api.contract.sections import Custom, Elastic, Ports, Preflight, Recovery
 from oarlock_api.contract.wire import WireError
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/v2/job.json").read_text(encoding="utf-8"))
@@ -35,6 +35,8 @@ PROGRAM = {"command": ["accelerate", "launch"], "args": ["train.py"], "workingDi
         ({"preflight": {"storage": 1}}, "wrong type: preflight.storage"),
         ({"preflight": {"tides": True}}, "does not know: preflight.tides: use a newer image"),
         ({"recovery": {"hangSeconds": "90"}}, "wrong type: recovery.hangSeconds"),
+        ({"spares": "1"}, "wrong type: spares"),
+        ({"elastic": {}}, "incomplete: elastic.minNodes is missing"),
         ({"ports": {"link": "9401"}}, "wrong type: ports.link"),
         ({"webhooks": {}}, "wrong type: webhooks"),
         ({"webhooks": [HOOK, "chat"]}, r"wrong type: webhooks\[1\]"),
@@ -93,6 +95,13 @@ def test_every_value_of_training_is_written_because_an_image_of_another_release_
 
 def test_a_job_without_a_trainer_of_its_own_is_written_as_images_know_it_that_know_no_such_trainer() -> None:
     assert "custom" not in parse_job_file(json.dumps(GOLDEN)).to_json()
+
+
+def test_spares_and_sizes_of_a_round_are_told_where_the_job_has_them() -> None:
+    job = parse_job_file(json.dumps(GOLDEN | {"spares": 2, "elastic": {"minNodes": 3}}))
+    assert (job.spares, job.elastic) == (2, Elastic(min_nodes=3, patience_seconds=30))
+    assert parse_job_file(job.to_json()) == job
+    assert not {"spares", "elastic"} & json.loads(parse_job_file(json.dumps(GOLDEN)).to_json()).keys()
 
 
 def test_a_program_needs_no_more_than_a_command() -> None:

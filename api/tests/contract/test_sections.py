@@ -8,6 +8,7 @@ import pytest
 
 from oarlock_api import sections
 from oarlock_api.contract import sections as plain
+from oarlock_api.elastic import Elastic
 from oarlock_api.group import Group
 from oarlock_api.pod import Ports
 from oarlock_api.recovery import MemoryState, Preflight, Recovery
@@ -20,7 +21,7 @@ def test_the_committed_classes_are_what_the_models_say(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    "model", [Custom, Ports, Preflight, MemoryState, Recovery, Webhook], ids=lambda model: model.__name__
+    "model", [Custom, Ports, Preflight, MemoryState, Recovery, Elastic, Webhook], ids=lambda model: model.__name__
 )
 def test_a_class_has_the_defaults_of_its_model(model: type) -> None:
     found = {field.name: field.default for field in fields(getattr(plain, model.__name__))}

@@ -9,8 +9,8 @@ from operator import attrgetter
 import pytest
 
 from oarlock_api.contract.figures import Figures
-from oarlock_api.contract.rounds import MAX_LOST, LostPod, RoundEnd
-from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, PreflightCheck, parse_status
+from oarlock_api.contract.rounds import MAX_LOST, MAX_MEMBERS, LostPod, RoundEnd
+from oarlock_api.contract.status import MAX_BYTES, Degradation, MemoryStatus, PodStatus, PreflightCheck, parse_status
 from oarlock_api.contract.struck_gpu import StruckGpu
 from oarlock_api.contract.wire import WireError
 
@@ -53,6 +53,10 @@ def test_a_newer_version_with_unknown_fields_is_read_as_far_as_it_is_known() -> 
         ({"plan": {"effectiveBatch": 8, "zeroStage": "1", "memoryBytes": 1}}, "plan", None),
         ({"checkpoint": "step-4"}, "checkpoint", None),
         ({"checkpoint": {"path": "/no/step"}}, "checkpoint", None),
+        ({"memory": {"savedAt": "2026-01-01T00:00:00Z", "copied": True}}, "memory", None),
+        ({"silentSeconds": "45"}, "silent_seconds", None),
+        ({"silentSeconds": 45}, "silent_seconds", 45.0),
+        ({"memory": {"step": 4, "copied": "yes"}}, "memory", MemoryStatus(4, "", None)),
     ],
 )
 def test_a_strange_value_is_bounded_or_absent_and_never_an_error(
@@ -79,6 +83,8 @@ def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides(
             resumed_step=2**40,
             gpu=StruckGpu(index=1000, uuid="G" * 48, serial="S" * 48, xid=9999, probe="p" * 48),
             other_gpus=True,
+            nodes=9999,
+            spare=True,
         )
         for n in range(20)
     )
@@ -97,7 +103,17 @@ def test_the_pod_of_a_slow_rank_reads_as_it_was_and_0_is_one() -> None:
 
 
 FIRST = RoundEnd(number=1, ended_at="t", rank=0, code=1, why="")
-END = RoundEnd(number=2, ended_at="t", rank=1, code=139, why="segfault", step=7, resumed_step=4, down_seconds=1.25)
+END = RoundEnd(
+    number=2,
+    ended_at="t",
+    rank=1,
+    code=139,
+    why="segfault",
+    step=7,
+    resumed_step=4,
+    down_seconds=1.25,
+    silent_seconds=1.0,
+)
 
 
 def test_the_ends_of_rounds_read_as_they_were_and_the_first_round_is_no_news() -> None:
@@ -158,6 +174,32 @@ def test_one_more_lost_pod_is_told_than_are_replaced_at_once() -> None:
     lost = tuple(replace(LOST, rank=n) for n in range(20))
     told = parse_status(PodStatus("job", "pod", 1, 0, "Training", "t", lost=lost).to_json())
     assert [pod.rank for pod in told.lost] == list(range(MAX_LOST + 1))
+
+
+def test_a_round_of_other_pods_reads_as_it_was_and_is_not_told_of_the_usual_ones() -> None:
+    other = replace(END, nodes=3, spare=True)
+    told = PodStatus("job", "pod", 1, 0, "Training", "t", round=3, rounds=(FIRST, other), members=(0, 4, 2))
+    assert parse_status(told.to_json()) == told
+    usual = PodStatus("job", "pod", 1, 0, "Training", "t", round=3, rounds=(FIRST, END))
+    assert not {"members", "nodes", "spare"} & {*json.loads(usual.to_json()), *json.loads(usual.to_json())["rounds"][1]}
+
+
+def test_pods_of_a_large_round_are_told_unless_there_is_no_room_for_them() -> None:
+    told = PodStatus("job", "pod", 1, 0, "Training", "t", members=tuple(range(9000, 9000 + MAX_MEMBERS)))
+    assert parse_status(told.to_json()) == told
+    crowded = replace(told, degraded=dict.fromkeys(Degradation, "\U0001f525" * 512))
+    crowded = replace(crowded, preflight=(PreflightCheck("c", "Failed", 1, "\0" * 512),) * 8, message="\0" * 1024)
+    assert parse_status(crowded.to_json()) == replace(crowded, members=())
+
+
+@pytest.mark.parametrize("raw", ["0", [0, -1], [0, "1"], [0, 0], [0, 1.5], list(range(MAX_MEMBERS + 1))])
+def test_pods_of_a_round_that_make_no_sense_are_none(raw: object) -> None:
+    assert read(members=raw).members == ()
+
+
+@pytest.mark.parametrize("nodes", [0, -1, "3", 2**40])
+def test_a_size_of_a_round_that_makes_no_sense_is_not_known(nodes: object) -> None:
+    assert read(rounds=[END.to_fields() | {"nodes": nodes}]).rounds == (END,)
 
 
 @pytest.mark.parametrize(

@@ -75,16 +75,17 @@ class StoryType(StrEnum):
     """The agent's verdict over its pod. reason: failure class; data: as in the fault report (contract.report)."""
     ROUND_ENDED = "RoundEnded"
     """A fault ended a round, and all ranks start anew in their living pods (contract.rounds). Rank and node are those of the
-    pod whose fault it was. reason: failure class; data: round, code, step (the last that was done), lostPod (it was lost, and
-    another one took its place)."""
+    pod whose fault it was. reason: failure class; data: round, code, step (the last that was done), silentSeconds (until a
+    hang was found), lostPod (it was lost, and another one took its place)."""
     RANKS_RESTARTED = "RanksRestarted"
     """The first new step after it. data: round (the one that ended), step (that the next one began with), downSeconds."""
     STACKS = "Stacks"
     """At a hang, or on request: then with words. data: files, below the history's folder."""
     DECISION = "Decision"
     """What the operator decided about the line's attempt, and told a later one. reason: why the attempt ended. data: of the
-    attempt startTime, endTime, nodeNames, resumedFromStep, lostSteps, gpuSeconds, stageMilliseconds; of its end: fault (as
-    status.lastFault; its action names the rule), avoidedNodes and cordonedNodes (node's name -> why).
+    attempt startTime, endTime, notInPlace, nodeNames, replacedNodeNames, resumedFromStep, lostSteps, gpuSeconds,
+    stageMilliseconds; of its end: fault (as status.lastFault; its action names the rule), avoidedNodes and cordonedNodes
+    (node's name -> why).
     """
     ENDED = "Ended"
     """The pod's end. reason: failure class, Succeeded or LeftOnRequest; data: code, step, checkpointStep."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from oarlock_api.contract.dataclass_json import from_fields, to_fields
 from oarlock_api.contract.open_fields import joined
-from oarlock_api.contract.sections import Custom, Ports, Preflight, Recovery, Webhook
+from oarlock_api.contract.sections import Custom, Elastic, Ports, Preflight, Recovery, Webhook
 from oarlock_api.contract.wire import WireError, parse_object
 
 JOB_FILE_VERSION = 2
@@ -39,7 +39,8 @@ class JobFile:
     name, so its fence is a left-over.
     `training` is what spec.training sets, in the API's names, and `training_defaults` the defaults of what it leaves open;
     both are empty where the job has a trainer of its own, `custom`. `ports.rendezvous` is 0 where whoever starts the ranks
-    says in their environment where they meet.
+    says in their environment where they meet. `spares` pods stand by beyond the first `nodes`; with `elastic` a round may
+    have fewer members than `nodes`.
     """
 
     job: str
@@ -58,6 +59,8 @@ class JobFile:
     preflight: Preflight = field(default_factory=Preflight)
     recovery: Recovery = field(default_factory=Recovery)
     webhooks: tuple[Webhook, ...] = ()
+    spares: int = 0
+    elastic: Elastic | None = None
     history: HistoryBounds = field(default_factory=HistoryBounds)
 
     @property

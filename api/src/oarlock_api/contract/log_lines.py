@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from oarlock_api.contract.beneath import Beneath
 from oarlock_api.contract.gzip_members import MAX_MEMBER, read_pieces
+
+_INCARNATION = re.compile(r"incarnation ([0-9]{1,7}) of this pod begins")
 
 
 class LogStream(StrEnum):
@@ -46,6 +49,17 @@ def parse_log_line(line: str) -> LogLine:
     if stream in frozenset(LogStream) and time[10:11] == "T" and time.endswith("Z"):
         return LogLine(time, stream, words)
     return LogLine("", "", line)
+
+
+def incarnation_begins(number: int) -> str:
+    """The note before what a later pod of a rank within its attempt prints: all of them share a log."""
+    return f"incarnation {number} of this pod begins"
+
+
+def begun_incarnation(line: LogLine) -> int | None:
+    """Its number, where that is what a line says."""
+    found = _INCARNATION.fullmatch(line.text) if line.stream == LogStream.NOTE else None
+    return int(found[1]) if found else None
 
 
 TORN = "some lines are lost here: a crash, or the storage, tore what was written"

@@ -15,12 +15,16 @@ MAX_ROUNDS = 8
 """Ends of rounds that /status has: the newest."""
 MAX_LOST = 8
 """Pods of one attempt that are replaced at once; where more are lost, all are made anew. /status has one more, to tell so."""
+MAX_SPARES = 64
+"""Pods of a gang beyond its `nodes`."""
 MAX_WHY = 200
 """Characters: eight of them at their longest, every character escaped, leave room for the rest of /status."""
 _MAX_WHY_LOST = 80
 """The same for nine lost pods."""
 MOST = 1_000_000
 """Rounds of an attempt, and pods of a gang: what is above it is no number of them."""
+MAX_MEMBERS = 4096
+"""Nodes of a job: no round has more."""
 
 
 class InPlace(StrEnum):
@@ -36,9 +40,12 @@ class RoundEnd:
 
     `number` is that of the round that ended, `ended_at` RFC 3339 on the leader's clock, `rank` the pod whose fault it was,
     `code` an exit code of the contract or the program's own, `step` the last that the gang had finished. `resumed_step` is
-    the step that the next round began with, `down_seconds` the time from the fault to that round's first new step.
+    the step that the next round began with, `down_seconds` the time from the fault to that round's first new step;
+    of that, a hang took `silent_seconds` until it was found.
     `lost_pod`: it ended because that pod was lost, not because ranks failed in a pod that lives. `gpu`: the GPU of that pod
-    whose driver asked for new processes; `other_gpus`: drivers said so of other GPUs of the gang as well.
+    whose driver asked for new processes; `other_gpus`: drivers said so of other GPUs of the gang as well. `nodes`: the size
+    of the next round where it is another one than this round's; `spare`: a spare took the place of a pod. A round that ended
+    for no other reason than to grow has the code LEFT_ON_REQUEST, and `rank` 0.
     """
 
     number: int
@@ -49,9 +56,12 @@ class RoundEnd:
     step: int | None = None
     resumed_step: int | None = None
     down_seconds: float | None = None
+    silent_seconds: float = 0.0
     lost_pod: bool = False
     gpu: StruckGpu | None = None
     other_gpus: bool = False
+    nodes: int | None = None
+    spare: bool = False
 
     def to_fields(self) -> dict[str, Any]:
         """As JSON writes it."""
@@ -64,9 +74,12 @@ class RoundEnd:
             "step": self.step,
             "resumedStep": self.resumed_step,
             "downSeconds": finite(self.down_seconds),
+            **({"silentSeconds": finite(self.silent_seconds)} if self.silent_seconds else {}),
             **({"lostPod": True} if self.lost_pod else {}),
             **({"gpu": self.gpu.to_fields()} if self.gpu else {}),
             **({"otherGpus": True} if self.other_gpus else {}),
+            **({} if self.nodes is None else {"nodes": self.nodes}),
+            **({"spare": True} if self.spare else {}),
         }
 
 
@@ -118,6 +131,14 @@ def _parse_lost(raw: object) -> LostPod | None:
     )
 
 
+def parse_members(raw: object) -> tuple[int, ...]:
+    """Read the pods of a round by their places; none at all where one of them makes no sense, or stands there twice."""
+    if not isinstance(raw, list) or len(raw) > MAX_MEMBERS:
+        return ()
+    ranks = tuple(rank for one in raw if (rank := integer(one)) is not None and 0 <= rank < MOST)
+    return ranks if len(set(ranks)) == len(raw) else ()
+
+
 def parse_rounds(raw: object) -> tuple[RoundEnd, ...]:
     """Read what JSON says, each round once and in order; one whose number, rank or code make no sense is left out."""
     told = [end for one in (raw[-MAX_ROUNDS:] if isinstance(raw, list) else ()) if (end := _parse(one))]
@@ -134,6 +155,7 @@ def _parse(raw: object) -> RoundEnd | None:
     if not (0 < ordinal <= MOST and 0 <= rank < MOST and 0 < code < 256):
         return None
     step, resumed, down = integer(raw.get("step")), integer(raw.get("resumedStep")), number(raw.get("downSeconds"))
+    nodes = integer(raw.get("nodes"))
     return RoundEnd(
         number=ordinal,
         ended_at=text(raw.get("endedAt"), 40),
@@ -143,8 +165,11 @@ def _parse(raw: object) -> RoundEnd | None:
         step=step if step is not None and step >= 0 else None,
         resumed_step=resumed if resumed is not None and resumed >= 0 else None,
         down_seconds=down if down is not None and down >= 0 else None,
+        silent_seconds=max(0.0, number(raw.get("silentSeconds")) or 0.0),
         lost_pod=raw.get("lostPod") is True,
         # Of any other ending a GPU would be evidence against its node, which the pod itself has to give.
         gpu=parse_struck_gpu(raw.get("gpu")) if code == ExitCode.RESTART_PROCESS else None,
         other_gpus=raw.get("otherGpus") is True,
+        nodes=nodes if nodes is not None and 0 < nodes <= MOST else None,
+        spare=raw.get("spare") is True,
     )

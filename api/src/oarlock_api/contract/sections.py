@@ -66,6 +66,14 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Elastic:
+    """A gang that goes on with fewer nodes while some are lost, and grows again."""
+
+    min_nodes: int
+    patience_seconds: int = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
     """A receiver of events, in SimpleTuner's format with further fields."""
 

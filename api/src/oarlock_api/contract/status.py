@@ -15,14 +15,22 @@ from typing import Any
 from oarlock_api.contract.figures import Figures, parse_figures
 from oarlock_api.contract.health import Health, parse_health
 from oarlock_api.contract.requests import Answered, Drill, parse_answered, parse_drill
-from oarlock_api.contract.rounds import MAX_LOST, MAX_ROUNDS, LostPod, RoundEnd, parse_lost, parse_rounds
+from oarlock_api.contract.rounds import (
+    MAX_LOST,
+    MAX_ROUNDS,
+    LostPod,
+    RoundEnd,
+    parse_lost,
+    parse_members,
+    parse_rounds,
+)
 from oarlock_api.contract.wire import encodable, finite, integer, number, parse_object, text
 
 STATUS_VERSION = 1
 MAX_BYTES = 65536
 MAX_CHECKS = 8
 _MAX_WORDS = 512
-"""Characters: eight checks and five degradations at their longest, every character escaped, leave room for the rest."""
+"""Characters: eight checks and all degradations at their longest, each character escaped, leave room for the rest."""
 _POD_OF_GANG = re.compile(r"pod ([0-9]{1,5}) of the gang")
 
 
@@ -48,6 +56,18 @@ class CheckpointStatus:
     path: str
     saved_at: str
     stall_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStatus:
+    """The newest state that all nodes have in memory. `saved_at` RFC 3339; `copied`: None where nodes keep no copies.
+
+    `copied`: each node's part is on the next node, too.
+    """
+
+    step: int
+    saved_at: str
+    copied: bool | None = None
 
 
 class StepPart(StrEnum):
@@ -101,6 +121,10 @@ class Degradation(StrEnum):
     """There was no room for the last checkpoint."""
     CHECKPOINT_NOT_COPIED = "CheckpointNotCopied"
     """The last copy into checkpoint.upload failed."""
+    MEMORY_OFF = "MemoryOff"
+    """recovery.memory is on, and no state is kept."""
+    MEMORY_NOT_COPIED = "MemoryNotCopied"
+    """A node's state in memory does not reach the next node in time."""
     SLOW_RANK = "SlowRank"
     """One rank computes slower than the others, for long."""
     SLOW_NETWORK = "SlowNetwork"
@@ -134,11 +158,13 @@ class PodStatus:
     `first_step_at` is when the first optimizer step of this attempt ended, `started_at` when the agent started,
     both RFC 3339 on the pod's clock: only their difference means something elsewhere. `hang_after_seconds` is how long
     this phase may now go without progress before the agent itself ends the pod with 83, None while it judges nothing:
-    whoever finds the agent silent for longer than that by far need not wait for it. `degraded` has a sentence for each
+    whoever finds the agent silent for longer than that by far need not wait for it; `silent_seconds` is how long it has
+    gone. `degraded` has a sentence for each
     Degradation that holds. `request` is the last that was asked of rank 0, `drill` the newest of this attempt.
     `slow_pod` is the pod of the rank that SlowRank tells of, by its own rank. `round` counts the starts of all ranks within
     this attempt, `rounds` has the newest of those that ended, as rank 0's agent tells them; what came before has `round`.
-    `lost` are the pods that it waits for the next incarnation of.
+    `lost` are the pods that it waits for the next incarnation of. `members` are the pods of the current round by their
+    places, where those are not the first `nodes` of the gang in their order; else it is empty, as where there is no room.
     """
 
     job_uid: str
@@ -154,10 +180,12 @@ class PodStatus:
     step_seconds: Mapping[str, float] = field(default_factory=dict)
     plan: PlanStatus | None = None
     checkpoint: CheckpointStatus | None = None
+    memory: MemoryStatus | None = None
     degraded: Mapping[str, str] = field(default_factory=dict)
     model_path: str = ""
     message: str = ""
     hang_after_seconds: float | None = None
+    silent_seconds: float | None = None
     preflight: tuple[PreflightCheck, ...] = ()
     health: Health = field(default_factory=Health)
     request: Answered | None = None
@@ -166,6 +194,7 @@ class PodStatus:
     round: int = 1
     rounds: tuple[RoundEnd, ...] = ()
     lost: tuple[LostPod, ...] = ()
+    members: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -192,7 +221,7 @@ class PodStatus:
                 "savedAt": saved.saved_at,
                 "stallSeconds": finite(saved.stall_seconds),
             },
-            "degraded": {kind.value: words[:_MAX_WORDS] for kind in Degradation if (words := self.degraded.get(kind))},
+            "degraded": {kind.value: _sentence(words) for kind in Degradation if (words := self.degraded.get(kind))},
             "health": self.health.to_fields(),
             "startedAt": self.started_at,
             "firstStepAt": self.first_step_at,
@@ -210,14 +239,25 @@ class PodStatus:
                 for check in self.preflight[:MAX_CHECKS]
             ],
             "heartbeatAt": self.heartbeat_at,
+            **({} if self.silent_seconds is None else {"silentSeconds": finite(self.silent_seconds)}),
             **({"request": self.request.to_fields()} if self.request else {}),
             **({"drill": self.drill.to_fields()} if self.drill else {}),
+            **({"memory": _memory_fields(self.memory)} if self.memory else {}),
             **({} if self.slow_pod is None else {"slowPod": self.slow_pod}),
             **({} if self.round == 1 else {"round": self.round}),
             **({"rounds": [one.to_fields() for one in self.rounds[-MAX_ROUNDS:]]} if self.rounds else {}),
             **({"lost": [pod.to_fields() for pod in self.lost[: MAX_LOST + 1]]} if self.lost else {}),
+            **({"members": list(self.members)} if self.members else {}),
         }
-        return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
+        body = _written(fields)
+        if self.members and len(body.encode()) > MAX_BYTES:
+            del fields["members"]  # the longest by far, where a gang is large
+            return _written(fields)
+        return body
+
+
+def _written(fields: dict[str, Any]) -> str:
+    return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
 
 def parse_status(body: str) -> PodStatus:
@@ -240,10 +280,12 @@ def parse_status(body: str) -> PodStatus:
         step_seconds=_seconds(raw.get("stepSeconds")),
         plan=parse_plan(raw.get("plan")),
         checkpoint=parse_checkpoint(raw.get("checkpoint")),
+        memory=parse_memory(raw.get("memory")),
         degraded=_degraded(raw.get("degraded")),
         model_path=text(raw.get("modelPath"), 1024),
         message=text(raw.get("message"), 1024),
         hang_after_seconds=number(raw.get("hangAfterSeconds")),
+        silent_seconds=number(raw.get("silentSeconds")),
         preflight=_checks(raw.get("preflight")),
         health=parse_health(raw.get("health")),
         request=parse_answered(raw.get("request")),
@@ -252,6 +294,7 @@ def parse_status(body: str) -> PodStatus:
         round=max(1, integer(raw.get("round")) or 1),
         rounds=parse_rounds(raw.get("rounds")),
         lost=parse_lost(raw.get("lost")),
+        members=parse_members(raw.get("members")),
     )
 
 
@@ -267,12 +310,30 @@ def parse_checkpoint(raw: object) -> CheckpointStatus | None:
     )
 
 
+def parse_memory(raw: object) -> MemoryStatus | None:
+    """Read a state in memory; None where its step is missing."""
+    if not isinstance(raw, Mapping) or (step := integer(raw.get("step"))) is None:
+        return None
+    copied = raw.get("copied")
+    return MemoryStatus(step, text(raw.get("savedAt"), 40), copied if isinstance(copied, bool) else None)
+
+
+def _memory_fields(memory: MemoryStatus) -> dict[str, Any]:
+    copied = {} if memory.copied is None else {"copied": memory.copied}
+    return {"step": memory.step, "savedAt": memory.saved_at, **copied}
+
+
 def parse_plan(raw: object) -> PlanStatus | None:
     """Read a plan; None where anything of it is missing."""
     if not isinstance(raw, Mapping):
         return None
     batch, stage, memory = (integer(raw.get(name)) for name in ("effectiveBatch", "zeroStage", "memoryBytes"))
     return None if batch is None or stage is None or memory is None else PlanStatus(batch, stage, memory)
+
+
+def _sentence(words: str) -> str:
+    """At its longest, without characters that JSON would write as six."""
+    return "".join(one if one.isprintable() else " " for one in words[:_MAX_WORDS])
 
 
 def _degraded(raw: object) -> dict[str, str]:
