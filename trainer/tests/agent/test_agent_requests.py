@@ -28,7 +28,7 @@ class Ranks:
 
     def __init__(self) -> None:
         pod = Pod(job="flux", pod_uid="p", node="n", rank=0, attempt=1)
-        self.board = StatusBoard(pod, job_uid="u", first_rank=0, clock=lambda: "2026-01-01T00:00:00Z")
+        self.board = StatusBoard(pod, job_uid="u", ranks_per_pod=1, clock=lambda: "2026-01-01T00:00:00Z")
         self.signals: list[int] = []
         self.stacks: list[tuple[str, float]] = []
         self.requests = Requests(self.board, self.signals.append, lambda *asked: self.stacks.append(asked))

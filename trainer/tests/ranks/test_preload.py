@@ -52,13 +52,13 @@ def test_a_warm_process_can_be_forked_safely_and_has_what_encoding_ranks_import(
     } <= set(modules)
 
 
-def test_without_encoders_neither_transformers_nor_the_compiler_cost_time() -> None:
+def test_without_encoders_neither_transformers_nor_the_compiler_nor_mlflow_cost_time() -> None:
     found = warmed(encoders=False)
     assert (found["threads"], found["cuda"], found["group"]) == (1, False, False)
     modules = found["modules"]
     assert isinstance(modules, list)
     assert "diffusers.models.transformers.transformer_flux" in modules
-    assert not {"transformers", "torch._dynamo.eval_frame", "sympy"} & set(modules)
+    assert not {"transformers", "torch._dynamo.eval_frame", "sympy", "mlflow"} & set(modules)
 
 
 def test_for_a_job_with_adapters_it_has_what_makes_them_and_can_be_forked_safely(tmp_path: Path) -> None:
@@ -74,6 +74,27 @@ def test_for_a_job_with_adapters_it_has_what_makes_them_and_can_be_forked_safely
     assert isinstance(modules, list)
     assert "peft" in modules
     assert not {"bitsandbytes", "torchao"} & set(modules)
+
+
+def test_what_was_left_out_can_be_imported_afterwards() -> None:
+    hidden = "left_out('colorsys', 'json')"
+    program = f"""
+import importlib.metadata as metadata, json
+from oarlock_trainer.runtime.left_out import left_out, unsearched
+search = metadata.packages_distributions
+with {hidden}, unsearched():
+    assert not metadata.packages_distributions()
+    import json  # imported before
+    try:
+        import colorsys
+    except ImportError:
+        print("not there")
+import colorsys
+assert metadata.packages_distributions is search
+print(colorsys.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["not there", "colorsys"]
 
 
 @pytest.mark.parametrize(

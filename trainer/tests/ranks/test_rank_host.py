@@ -31,6 +31,14 @@ def ends_with(program: Callable[[], int]) -> list[tuple[int, int]]:
     return sorted(ended)
 
 
+def test_a_rank_has_none_of_the_hosts_variables_that_its_round_is_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_GANG", "1")
+    for without, code in (((), 1), (("OF_THE_GANG", "OF_NOBODY"), 0)):
+        ranks = rank_host.ForkedRanks(lambda: int(os.environ.get("OF_THE_GANG", "0")))
+        ranks.start([{"RANK": "4"}], without=without)
+        assert ranks.reap(block=True) == [(4, code)]
+
+
 def leaves(code: object) -> Callable[[], int]:
     def program() -> int:
         sys.exit(code)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import Agent, eventually, free_port, pair
+from agent_process import Agent, agents_of, eventually, free_port
 
 from oarlock_api.contract.history import read_story
 from oarlock_trainer.checkpoint.memory.held import folder_of, held
@@ -28,16 +28,17 @@ def weights(output: Path) -> dict[str, bytes]:
 
 
 class Nodes:
-    """Two agents with one rank each, that share an output, and have a /dev/shm of their own."""
+    """Two agents with one rank each, and those of spares, that share an output, and have a /dev/shm of their own."""
 
-    def __init__(self, home: Path, training: dict[str, Any]) -> None:
+    def __init__(self, home: Path, training: dict[str, Any], *, spares: int = 0) -> None:
         self.home, self.output = home, home / "output"
-        self.agents = pair(home)
-        ports, rendezvous = [free_port(), free_port()], free_port()
+        self.agents = agents_of(home, pods=2 + spares)
+        ports, rendezvous = [free_port() for _ in self.agents], free_port()
         for node, agent in enumerate(self.agents):
             agent.job |= {
                 "gpus_per_node": 0, "output_directory": str(self.output), "training": training,
                 "recovery": {"inPlace": "Auto", "memory": {"everySteps": "2"}, "standbySeconds": 120},
+                **({"spares": spares} if spares else {}),
             }  # fmt: skip
             agent.job["ports"]["status"] = ports[node]
             (agent.scratch / "key").write_text("ab" * 32)
@@ -65,19 +66,28 @@ class Nodes:
         return "\n".join(agent.log_path.read_text()[-4000:] for agent in self.agents)
 
 
-@pytest.fixture
-def nodes(gang: Gang, tmp_path: Path) -> Iterator[Nodes]:
-    found = Nodes(tmp_path, gang.training(steps=STEPS, checkpoint={"intervalSteps": 1000}))
+def training(gang: Gang) -> dict[str, Any]:
+    return gang.training(steps=STEPS, checkpoint={"intervalSteps": 1000})
+
+
+@pytest.fixture(params=[0])
+def nodes(gang: Gang, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Nodes]:
+    found = Nodes(tmp_path, training(gang), spares=request.param)
     yield found
     for agent in found.agents:
         agent.end()
 
 
-def test_a_lost_nodes_state_comes_back_from_the_next_and_the_weights_are_those_of_a_calm_run_to_the_last_bit(
-    gang: Gang, nodes: Nodes, tmp_path: Path
-) -> None:
-    calm = tmp_path / "calm"
-    gang.run(calm, gang.training(steps=STEPS, checkpoint={"intervalSteps": 1000}))
+@pytest.fixture(scope="module")
+def calm(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a run that nothing disturbed."""
+    output = tmp_path_factory.mktemp("calm")
+    gang.run(output, training(gang))
+    return output
+
+
+def lose_node_1(nodes: Nodes) -> None:
+    """Once node 0 has its part of a step, and the copy of node 1's."""
     for agent in nodes.agents:
         nodes.start(agent)
 
@@ -86,12 +96,32 @@ def test_a_lost_nodes_state_comes_back_from_the_next_and_the_weights_are_those_o
 
     eventually(both, f"both parts on node 0:\n{nodes.logs()}")
     nodes.lose(1)
+
+
+def test_a_lost_nodes_state_comes_back_from_the_next_and_the_weights_are_those_of_a_calm_run_to_the_last_bit(
+    nodes: Nodes, calm: Path
+) -> None:
+    lose_node_1(nodes)
     nodes.agents[1].environment |= {"OARLOCK_INCARNATION": "2", "OARLOCK_FOLLOWS_THE_DEAD": "1"}
     nodes.start(nodes.agents[1])
     assert nodes.agents[0].wait() == 0, nodes.logs()
     assert nodes.agents[1].wait() == 0, nodes.logs()
     (again,) = (line for line in read_story(nodes.output) if line.type == "RanksRestarted")
     back = next(line for line in nodes.agents[1].log() if line.get("message") == "state in memory that came back")
+    assert again.data["step"] in back["steps"], nodes.logs()
+    assert again.data["step"] >= 4
+    assert weights(nodes.output) == weights(calm)
+
+
+@pytest.mark.parametrize("nodes", [1], indirect=True)
+def test_a_spare_has_the_state_of_the_place_that_it_takes_from_the_next_and_training_goes_on_without_a_checkpoint(
+    nodes: Nodes, calm: Path
+) -> None:
+    lose_node_1(nodes)
+    assert nodes.agents[0].wait() == 0, nodes.logs()
+    assert nodes.agents[2].wait() == 0, nodes.logs()
+    (again,) = (line for line in read_story(nodes.output) if line.type == "RanksRestarted")
+    back = next(line for line in nodes.agents[2].log() if line.get("message") == "state in memory that came back")
     assert again.data["step"] in back["steps"], nodes.logs()
     assert again.data["step"] >= 4
     assert weights(nodes.output) == weights(calm)

@@ -41,6 +41,25 @@ def test_ranks_are_counted_node_by_node(tmp_path: Path) -> None:
     assert not assignment.on_cpu
 
 
+def test_a_spare_is_a_pod_of_the_gang_whose_numbers_no_rank_of_the_first_round_has(tmp_path: Path) -> None:
+    assignment = read_assignment(told(tmp_path, JOB | {"spares": 2}, MACHINE_RANK="5"))
+    assert (assignment.pods, assignment.nodes, assignment.world_size, assignment.first_rank) == (6, 4, 32, 40)
+    assert [address for address, _ in assignment.peers][4:] == ["flux-4.flux.default.svc", "flux-5.flux.default.svc"]
+
+
+def test_the_ranks_of_a_round_count_by_the_places_of_its_pods(tmp_path: Path) -> None:
+    assignment = read_assignment(told(tmp_path, JOB | {"spares": 2}, MACHINE_RANK="5"))
+    taken = assignment.of_round((0, 5, 2, 3))
+    assert (taken.place, taken.first_rank, taken.nodes, taken.world_size) == (1, 8, 4, 32)
+    smaller = assignment.of_round((0, 1, 5))
+    assert (smaller.place, smaller.first_rank, smaller.nodes, smaller.world_size) == (2, 16, 3, 24)
+
+
+def test_a_round_of_the_pods_that_a_gang_has_first_is_told_as_the_first_one(tmp_path: Path) -> None:
+    assignment = read_assignment(told(tmp_path, JOB))
+    assert assignment.of_round((0, 1, 3)).of_round((0, 1, 2, 3)) == assignment
+
+
 def test_without_gpus_each_node_has_one_rank_on_the_cpu(tmp_path: Path) -> None:
     assignment = read_assignment(told(tmp_path, JOB | {"gpus_per_node": 0}))
     assert (assignment.ranks_per_node, assignment.first_rank, assignment.world_size) == (1, 3, 4)
@@ -95,6 +114,8 @@ def test_what_the_agent_starts_knows_the_size_of_its_gang_and_where_it_meets(tmp
         pytest.param(JOB | {"output_directory": "out"}, {}, "output_directory", id="relative output"),
         pytest.param(JOB | {"min_free_bytes": "200Gi"}, {}, "min_free_bytes", id="quantity for bytes"),
         pytest.param(JOB, {"MACHINE_RANK": "4"}, "has 0..3", id="rank beyond the gang"),
+        pytest.param(JOB | {"spares": 1}, {"MACHINE_RANK": "5"}, "1 spares has 0..4", id="rank beyond the spares"),
+        pytest.param(JOB | {"spares": -1}, {}, "spares", id="fewer than no spares"),
         pytest.param(JOB, {"MACHINE_RANK": ""}, "MACHINE_RANK is not set", id="no rank"),
         pytest.param(JOB, {"MASTER_PORT": "x"}, "not a port", id="no port"),
         pytest.param(JOB | {"ports": {"rendezvous": 65536}}, {}, "not a port", id="port 65536"),

@@ -172,8 +172,13 @@ def free_port() -> int:
 
 def pair(folder: Path) -> list[Agent]:
     """The agents of nodes 0 and 1 of one gang, on this machine."""
+    return agents_of(folder, pods=2)
+
+
+def agents_of(folder: Path, *, pods: int) -> list[Agent]:
+    """The agents of all pods of one gang, on this machine."""
     link, agents = free_port(), []
-    for rank in range(2):
+    for rank in range(pods):
         (folder / str(rank)).mkdir()
         agent = Agent(folder / str(rank))
         agent.job["ports"]["link"] = link

@@ -210,6 +210,19 @@ def saves_when_asked() -> int:
     return 86
 
 
+def saves_when_told_to_finish() -> int:
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    channel.send(Event.STEP, step=7, total=100)
+    _announce()
+    while not asked:
+        time.sleep(0.005)
+    _leave_mark(f"asked-{_rank()}")
+    _wait_for("finish")
+    channel.send(Event.FAILURE, code=86, summary="saved step 7 and left on request")
+    return 86
+
+
 def never_leaves() -> int:
     signal.signal(signal.SIGTERM, lambda *_: _leave_mark(f"asked-{_rank()}"))
     _announce()
@@ -331,6 +344,20 @@ def records_collectives() -> int:
     _announce()
     select.select([asking], [], [])
     Path(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(_rank())).write_text(f"collectives of rank {_rank()}")
+    _wait_for("never")
+    return 0
+
+
+def its_checkpoint_is_committed_while_it_hangs() -> int:
+    """As by the writer's process: told once the agent asks for the collectives, which it never gets."""
+    pipe = Path(os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + f"{_rank()}.pipe")
+    os.mkfifo(pipe)
+    asking = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    _trains_five_steps()
+    _announce()
+    select.select([asking], [], [])
+    channel.send(Event.STEP, step=6, total=100)
+    channel.send(Event.CHECKPOINT, step=5, path="/output/checkpoints/step-5-a1", savedAt="2026-01-01T00:00:00Z")
     _wait_for("never")
     return 0
 

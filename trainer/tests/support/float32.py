@@ -33,17 +33,18 @@ def compute_in_float32() -> None:
 
 
 def write_down(folder: Path) -> None:
-    """A line for each sample that counts: its step, a digest of its picture, one of all that was drawn for it."""
+    """A line for each sample that counts: its step and round, a digest of its picture, one of all that was drawn for it."""
     gradients = train._gradients
 
     def written(session: Any, batch: Any, step: int, *arguments: Any) -> Any:
-        rank = session.ranks.rank_info.rank
+        rank, round_ = session.ranks.rank_info.rank, session.job.round
         with (folder / f"{rank}.jsonl").open("a") as file:
             for micro_batch, weight in zip(batch.micro_batches, batch.weights, strict=True):
                 for place in range(len(micro_batch.sigmas)) if weight else ():
                     picture = _digest(micro_batch.latents[place])
                     drawn = _digest(micro_batch.noise[place], micro_batch.sigmas[place], micro_batch.text[place])
-                    file.write(json.dumps({"step": step, "rank": rank, "picture": picture, "drawn": drawn}) + "\n")
+                    told = {"step": step, "round": round_, "rank": rank, "picture": picture, "drawn": drawn}
+                    file.write(json.dumps(told) + "\n")
         return gradients(session, batch, step, *arguments)
 
     train._gradients = written

@@ -17,13 +17,14 @@ CONTENT = bytes(range(256)) * 100
 OF: dict[str, Any] = {"job_uid": "uid", "attempt": 1}
 
 
-def keep(folder: Path, step: int, *, rank: int = 0, place: int = 0, content: bytes = CONTENT) -> None:
+def keep(folder: Path, step: int, *, rank: int = 0, place: int = 0, content: bytes = CONTENT, round_: int = 1) -> None:
     """As a rank keeps its state."""
     folder.mkdir(exist_ok=True)
     name = state_name(rank, place)
     (folder / name).write_bytes(content)
     file = {"name": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    manifest = {**OF, "step": step, "files": [file], "runs": {name: [["weight", 0, 1]]}}
+    manifest: dict[str, Any] = {**OF, "step": step, "files": [file], "runs": {name: [["weight", 0, 1]]}}
+    manifest |= {"round": round_} if round_ > 1 else {}
     RankFiles(folder, rank).complete(step, place, json.dumps(manifest, indent=1))
 
 

@@ -18,9 +18,9 @@ class Facts:
 
     node = "n1"
 
-    def __init__(self, uid: str = "job", attempt: int = 1) -> None:
+    def __init__(self, uid: str = "job", attempt: int = 1, round_: int = 1) -> None:
         self.file = self
-        self.job_uid, self.attempt = uid, attempt
+        self.job_uid, self.attempt, self.round = uid, attempt, round_
 
 
 def remember(
@@ -31,12 +31,13 @@ def remember(
     engine: Any = None,
     ranks: Any = None,
     ring: bool = False,
+    round_: int = 1,
 ) -> Memory:
-    job: Any = Facts()
+    job: Any = Facts(round_=round_)
     return Memory(folder, job, ranks or Alone(), engine or Plain(), every=every, keep=keep, ring=ring)
 
 
-def step(memory: Memory, number: int, *, told: tuple[float, float] | None = None) -> tuple[float, float]:
+def step(memory: Memory, number: int, *, told: tuple[float, float, float] | None = None) -> tuple[float, float, float]:
     """One step of a rank that is alone: what it told, once the state of the step before is whole."""
     own = memory.told(number)
     memory.before_update()

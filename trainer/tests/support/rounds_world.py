@@ -16,10 +16,23 @@ from typing import Any
 
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
-from oarlock_trainer.agent.rounds.model import FIRST, Fault, Kill, Leave, Limits, Order, Round, Start
+from oarlock_trainer.agent.rounds.membership import Membership
+from oarlock_trainer.agent.rounds.model import (
+    FIRST,
+    Fault,
+    Kill,
+    Leave,
+    Limits,
+    Order,
+    Place,
+    Round,
+    Start,
+    Wanted,
+    Yield,
+)
 
 TICK = 0.1
-LIMITS = Limits(lease=2.0, kill=0.5, patience=60.0, fruitless=3)
+LIMITS = Limits(lease=2.0, kill=1.0, patience=60.0, fruitless=3, backoff=3.0, yielding=6.0)
 LINKED = replace(LIMITS, linked=True)
 BEAT = 0.3
 
@@ -41,15 +54,27 @@ class Pod:
     isolated: bool = False
     mute: bool = False
     """What it says is lost, and what was on its way to it still comes."""
+    met: bool = False
+    """It was answered once. Until then it reports nothing and has no leader to lose, where pods are linked."""
     ranks: Round | None = None
     """Of the ranks that live."""
     dead_at: float = float("inf")
     """When its ranks are gone, after a kill."""
+    yields: bool = False
+    """Its ranks save at the next step boundary, and end; those of other pods with them."""
     code: int | None = None
     heard: dict[str, float] = field(default_factory=dict)
     """Agent -> when the leader's link heard it last, as long as that has not lost it."""
     lost: dict[str, float] = field(default_factory=dict)
     """Agent -> when it was lost: what was said before never comes."""
+    memory: dict[int, set[int]] = field(default_factory=dict)
+    """Step -> places whose parts its node has: the newest two."""
+
+    def gone(self) -> None:
+        """None of its ranks is left."""
+        self.ranks = None
+        self.member.held = tuple((step, tuple(sorted(places))) for step, places in self.memory.items())
+        self.member.gone()
 
 
 @dataclass(frozen=True)
@@ -58,13 +83,15 @@ class Beat:
 
     sender: Pod
     sent_at: float
+    order: Order | None = None
+    """The newest that was told on the same connection before the answer."""
 
 
 @dataclass
 class World:
     """The gang's life from time 0. `steps` is how many steps the job has; with 0 none is ever finished."""
 
-    nodes: int
+    gang: Membership
     seed: int
     steps: int = 10**9
     harsh: bool = True
@@ -72,7 +99,7 @@ class World:
     now: float = 0.0
     step: int = 0
     pods: list[Pod] = field(default_factory=list)
-    started: dict[Round, set[tuple[str, ...]]] = field(default_factory=dict)
+    started: dict[Round, set[tuple[Place, ...]]] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -80,7 +107,7 @@ class World:
         self._mail: list[tuple[float, int, Pod, Any]] = []
         self._number = itertools.count()
         self._step_due = 0.0
-        for rank in range(self.nodes):
+        for rank in range(self.gang.pods):
             self._make(rank, 1, follows_the_dead=True)
 
     # What befalls it
@@ -115,11 +142,17 @@ class World:
     def replace(self, rank: int) -> None:
         """The operator replaces a pod that is gone, or that it can't reach: then another one must be left to miss it."""
         pod = self.current(rank)
-        if pod and pod.alive and (self.nodes == 1 or not self.step):
+        if pod and pod.alive and (self.gang.pods == 1 or not self.step or not pod.met):
             return  # a new attempt, whose fence the old one meets: before the first step not all need have met
         if pod and (not pod.alive or pod.isolated or pod.mute) and (pod.code is None or pod.code >= 128):
             pod.there = False
-            self._make(rank, pod.incarnation + 1, follows_the_dead=not pod.alive)
+            dead = not any(one.alive for one in self.pods if one.rank == rank)
+            self._make(rank, pod.incarnation + 1, follows_the_dead=dead)
+
+    @property
+    def at_full_size(self) -> bool:
+        """Whether the newest round has a pod for each node of the job."""
+        return not self.rounds or len(self.members(self.rounds[-1])) == self.gang.nodes
 
     def current(self, rank: int) -> Pod | None:
         """The pod of a rank that exists for the operator."""
@@ -149,14 +182,16 @@ class World:
                 self._hear(pod, said)
         for pod in [pod for pod in self.pods if pod.alive]:
             if self.now >= pod.dead_at:
-                pod.ranks, pod.dead_at = None, float("inf")
-                pod.member.gone()
+                pod.dead_at = float("inf")
+                pod.gone()
+            if self.linked and not pod.met and pod.incarnation == 1:
+                pod.member.answered(self.now)
             self._do(pod, pod.member.turn(self.now))
             if pod.leader and pod.alive:
                 self._lead(pod)
             if pod.alive and self.now >= pod.begins_at:
                 pod.member.able = True
-                if pod.member.begins():
+                if pod.member.begins(self.now):
                     pod.ranks = FIRST
             if pod.alive and self.now >= pod.beat_at:
                 pod.beat_at = self.now + BEAT
@@ -174,6 +209,25 @@ class World:
         for round_ in running:
             holders = [pod.rank for pod in self.pods if pod.alive and pod.ranks == round_]
             assert len(holders) == len(set(holders)), f"a rank of {round_} is held twice"
+            assert set(holders) <= set(self.members(round_)), f"one that is not of {round_} runs it"
+
+    def members(self, round_: Round) -> tuple[int, ...]:
+        """Ranks of the pods that were to start it, by place."""
+        if round_ == FIRST:
+            return tuple(range(self.gang.nodes))
+        (places,) = self.started[round_]
+        return tuple(place.rank for place in places)
+
+    def _check_order(self, order: Order) -> None:
+        ranks = [place.rank for place in order.members]
+        assert ranks[0] == 0, "place 0 is not its leader's"
+        assert len(set(ranks)) == len(ranks), f"a place of {order.round} is held twice"
+        whole = len(ranks) == self.gang.nodes
+        assert whole or (self.gang.elastic and len(ranks) >= self.gang.least and self.gang.can_be_dealt(len(ranks)))
+        if order.step is not None and order.wanted is Wanted.TRAIN:
+            agents = {place.agent for place in order.members}
+            there = [pod.memory.get(order.step, set()) for pod in self.pods if pod.agent in agents]
+            assert set().union(*there) >= set(range(len(ranks))), f"step {order.step} is not whole"
 
     def _make(self, rank: int, incarnation: int, *, follows_the_dead: bool) -> None:
         agent = f"{rank}-{incarnation}"
@@ -184,8 +238,9 @@ class World:
             limits=self._limits,
             now=self.now,
             follows_the_dead=follows_the_dead,
+            first=rank < self.gang.nodes,
         )
-        leader = Leader(term=incarnation, nodes=self.nodes, limits=self._limits, now=self.now) if rank == 0 else None
+        leader = Leader(term=incarnation, gang=self.gang, limits=self._limits, now=self.now) if rank == 0 else None
         begins_at = self.now + self._random.choice([0.0, self._random.uniform(0, 10)] if self.harsh else [0.0])
         self.pods.append(
             Pod(rank, incarnation, agent, member, leader, self.now + self._random.uniform(0, BEAT), begins_at)
@@ -203,10 +258,12 @@ class World:
                 self._post(other, Beat(pod, self.now))
 
     def _take_beat(self, pod: Pod, beat: Beat) -> None:
-        if not pod.leader:
+        if beat.order:
+            self._do(pod, pod.member.hear(beat.order, 0, self.now))
             pod.member.answered(beat.sent_at)
-        elif self._is_heard(pod, beat.sender, beat.sent_at) and not pod.mute:
-            self._post(beat.sender, beat)
+            pod.met = True
+        elif pod.leader and self._is_heard(pod, beat.sender, beat.sent_at) and not pod.mute:
+            self._post(beat.sender, replace(beat, order=pod.leader.order))
 
     def _is_heard(self, leader: Pod, sender: Pod, sent_at: float) -> bool:
         """Whether the leader's link takes what was sent then: by the newest incarnation, and not before it was lost."""
@@ -228,7 +285,7 @@ class World:
                 del leader.heard[pod.agent]
                 leader.lost[pod.agent] = self.now
                 assert leader.leader
-                leader.leader.lose(pod.rank, pod.incarnation, Fault(82, "silent", lost=True))
+                leader.leader.lose(pod.rank, pod.incarnation, Fault(82, "silent", lost=True), self.now)
 
     def _report(self, pod: Pod) -> None:
         """To the leader of the name that all know; an older leader is reached by those who are cut off with nobody else."""
@@ -236,7 +293,7 @@ class World:
         if pod.leader:
             pod.leader.hear(report, self.now)
             self._obey(pod, pod.leader)
-        elif not pod.isolated and not pod.mute:
+        elif not pod.isolated and not pod.mute and (pod.met or not self.linked):
             for other in self.pods:
                 if other.leader and other.alive and not other.isolated:
                     self._post(other, (pod, report, self.now))
@@ -251,8 +308,10 @@ class World:
             self._end(pod, 88)
         elif leader.order is not before:
             if leader.order.members:
+                self._check_order(leader.order)
                 self.started.setdefault(leader.order.round, set()).add(leader.order.members)
-                self.rounds.append(leader.order.round)
+                if leader.order.wanted is Wanted.TRAIN:
+                    self.rounds.append(leader.order.round)
             self._obey(pod, leader)
             for other in self.pods:
                 if other is not pod and not pod.isolated and not pod.mute:
@@ -263,6 +322,7 @@ class World:
             self._take_beat(pod, said)
             return
         if isinstance(said[0], Order):
+            pod.met |= not self.linked
             self._do(pod, pod.member.hear(said[0], said[1], self.now))
             return
         sender, report, sent_at = said
@@ -273,13 +333,20 @@ class World:
             self._post(sender, (pod.leader.order, pod.leader.heard(report.rank)))
 
     def _obey(self, pod: Pod, leader: Leader) -> None:
+        pod.met = True
         self._do(pod, pod.member.hear(leader.order, leader.heard(0), self.now))
 
     def _do(self, pod: Pod, actions: Any) -> None:
         for action in actions:
             if isinstance(action, Start):
                 assert pod.ranks is None
-                pod.ranks = action.order.round
+                pod.ranks, pod.yields = action.order.round, False
+                kept = action.order.step
+                pod.memory = {step: places for step, places in pod.memory.items() if step == kept}
+            elif isinstance(action, Yield):
+                pod.yields = True
+                if pod.member.step < 0:  # nothing to save yet
+                    pod.dead_at = min(pod.dead_at, self.now + self._random.uniform(0, 1.0))
             elif isinstance(action, Kill):
                 pod.dead_at = min(pod.dead_at, self.now + self._random.uniform(0, LIMITS.kill - 2 * TICK))
             elif isinstance(action, Leave):
@@ -296,17 +363,27 @@ class World:
             late = 10.0 if self.harsh and self._random.random() < 0.2 else 0.2
             heapq.heappush(self._mail, (self.now + self._random.uniform(0.01, late), next(self._number), pod, said))
 
+    def _remember(self, living: list[Pod], members: tuple[int, ...]) -> None:
+        """Each has its own part of the step, and most have a copy of the place before theirs."""
+        for pod in living if len(members) == self.gang.nodes else ():
+            place = members.index(pod.rank)
+            copied = {(place - 1) % len(members)} if self._random.random() < 0.8 else set()
+            pod.memory = dict([*pod.memory.items(), (self.step, {place} | copied)][-2:])
+
     def _train(self) -> None:
         """A step is done every half second where all ranks of a round live and reach each other."""
         living = [pod for pod in self.pods if pod.alive and pod.ranks and pod.dead_at == float("inf")]
-        if len(living) < self.nodes or self.now < self._step_due or not self.steps:
+        if not living or not living[0].ranks or self.now < self._step_due or not self.steps:
             return
-        if any(pod.isolated for pod in living) and self.nodes > 1:
+        size = len(self.members(living[0].ranks))
+        if len(living) < size or (size > 1 and any(pod.isolated for pod in living)):
             return
         self._step_due = self.now + 0.5
         self.step += 1
+        self._remember(living, self.members(living[0].ranks))
+        yields = any(pod.yields for pod in living)
         for pod in living:
             pod.member.step = self.step
-            if self.step >= self.steps:
-                pod.member.finished, pod.ranks = True, None
-                pod.member.gone()
+            pod.member.finished = self.step >= self.steps
+            if yields or pod.member.finished:
+                pod.gone()

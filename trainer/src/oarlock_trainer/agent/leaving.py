@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import select
+import signal
+import time
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.agent import termination
 from oarlock_trainer.agent.hangs.hang_guard import KEEP_SECONDS
-from oarlock_trainer.runtime import children, clock
+from oarlock_trainer.runtime import children, clock, wakeup
 
 if TYPE_CHECKING:
     import threading
@@ -19,11 +23,13 @@ if TYPE_CHECKING:
     from oarlock_trainer.agent.ranks.ranks import Ranks
     from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 
+log = logging.getLogger(__name__)
+
 WEBHOOKS_SECONDS = 1.0
 """What messages that still wait get at the end: the gang's restart waits for this pod."""
 HISTORY_SECONDS = 1.0
 """What the last lines of the history get, on storage that works some milliseconds."""
-LINGER_SECONDS = 2.0
+_LINGER_SECONDS = 2.0
 """What a victim, its ranks gone, waits to be told to go. A pod that is deleted leaves its node within a third of a second,
 one that ends by itself takes its kubelet 1.2 s (bench/recovery.py), and the next gang wants the node."""
 _SWEEP_SECONDS = 0.5
@@ -60,3 +66,13 @@ def sweep(ranks: Ranks) -> None:
     """Kill the ranks and all that descends from this process."""
     ranks.kill()
     children.end_all(within=_SWEEP_SECONDS)
+
+
+def linger(waking: int) -> None:
+    """Wait to be told to go, for moments; `waking` is readable when a signal has come."""
+    log.info("waiting to be told to go")
+    deadline = time.monotonic() + _LINGER_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        select.select([waking], [], [], left)
+        if {signal.SIGTERM, signal.SIGINT} & set(wakeup.taken(waking)):
+            return

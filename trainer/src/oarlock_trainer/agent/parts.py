@@ -22,6 +22,7 @@ from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
 from oarlock_trainer.agent.report.report_page import ReportPage
 from oarlock_trainer.agent.requests import Requests
 from oarlock_trainer.agent.ring.ring import ring_of
+from oarlock_trainer.agent.rounds.choice import membership_of
 from oarlock_trainer.agent.rounds.gang_rounds import GangRounds
 from oarlock_trainer.agent.slow.inquiry import SlowRankInquiry
 from oarlock_trainer.agent.status.access import StatusAccess
@@ -30,6 +31,7 @@ from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.status.status_server import StatusServer
 from oarlock_trainer.agent.webhooks.redaction import secret_values
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
+from oarlock_trainer.checkpoint.memory.held import sweep
 from oarlock_trainer.preflight.checks import Preflight
 from oarlock_trainer.ranks import rank_host
 from oarlock_trainer.runtime import children, clock, wakeup
@@ -103,10 +105,14 @@ def start(
     # An image, or spec.pod.envFrom, may have variables of these names.
     environment = rank_environment.without_secrets(given) | rank_environment.of_gang(assignment)
     board = StatusBoard(
-        assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
+        assignment.pod,
+        job_uid=assignment.job.job_uid,
+        ranks_per_pod=assignment.ranks_per_node,
+        clock=clock.timestamp,
     )
     ranks = _ranks(assignment, options, environment | rank_environment.credentials(assignment, given), history)
     requests = Requests(board, ranks.signal, lambda name, now: stacks.begin(name, now))  # noqa: PLW0108 - it is made below
+    sweep(assignment.job.job_uid, assignment.job.attempt, shared_memory=assignment.shared_memory)
     ring = ring_of(assignment)
     port, link = _listen(
         assignment, board, alive, inbox=ranks.inbox, requests=requests, parts=ring.server if ring else None
@@ -152,7 +158,6 @@ def start(
     )
     slowness = SlowRankInquiry(
         pod=assignment.pod.rank,
-        first_rank=assignment.first_rank,
         gpus_per_pod=0 if assignment.on_cpu else assignment.job.gpus_per_node,
         board=board,
         link=link,
@@ -224,13 +229,14 @@ def _listen(
             job_uid=job.job_uid,
             attempt=pod.attempt,
             rank=pod.rank,
-            nodes=job.nodes,
+            nodes=assignment.pods,
             leader=assignment.master_address,
             port=port,
             key=assignment.key,
             node=pod.node,
             incarnation=pod.incarnation,
             replaces=pod.replaces_pods,
+            chooses=not membership_of(assignment).is_fixed,
         )
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):

@@ -24,6 +24,7 @@ import math
 import select
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.report.report_page import ENDED, SUCCEEDED
-from oarlock_trainer.agent.rounds.model import Kill, Report, Start
+from oarlock_trainer.agent.rounds.model import Kill, Leave, Report, Start
 from oarlock_trainer.agent.rounds.standby import CLEARING_SECONDS, Standby
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.checkpoint.memory.held import RESUME_STEP
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oarlock_api.contract.rounds import LostPod
-    from oarlock_trainer.agent.rounds.model import Order
+    from oarlock_trainer.agent.rounds.model import Action, Order
     from oarlock_trainer.preflight.finding import Finding
     from oarlock_trainer.runtime.assignment import Assignment
     from oarlock_trainer.runtime.channel import Message
@@ -131,7 +132,8 @@ class _Supervisor:
             questions=started.questions,
             output=self._output,
         )
-        self._standby.on = assignment.pod.incarnation > 1  # the gang goes on without it, and takes it in by an order
+        # The gang goes on without it, and takes it in by an order.
+        self._standby.on = assignment.pod.incarnation > 1 or assignment.is_spare
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
@@ -178,7 +180,10 @@ class _Supervisor:
         select.select(self._sources, [], [], seconds)
         self._beat_at = time.monotonic()
         self._guard.advance(self._beat_at)
-        self._board.beat(hang_after_seconds=self._guard.allowed)
+        if self._standby.on:
+            self._board.beat()
+        else:
+            self._board.beat(hang_after_seconds=self._guard.allowed, silent_seconds=self._guard.silent)
         self._questions.watch(self._beat_at)
 
     def _heed_signals(self) -> None:
@@ -191,7 +196,8 @@ class _Supervisor:
         self._rounds.give_up()
         if self._standby.on:
             if self._outcome.verdict is None:
-                self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} while the gang starts its ranks anew")
+                gang = "trains without this pod" if self._standby.aside else "starts its ranks anew"
+                self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} while the gang {gang}")
             self._over = True  # for what ended its ranks, where that happened here
         elif self._outcome.verdict is not None and self._stop_requests == 1:
             self._outcome.tell()  # they are ending already
@@ -200,16 +206,20 @@ class _Supervisor:
         elif self._stop_requests == 1:
             log.info("asked to leave: the ranks save first", extra={"signal": number.name})
             self._guard.stand_down()
-            self._ranks.signal(signal.SIGTERM)
             self._outcome.leaving_since = time.monotonic()
-            if self._board.status.phase == PodPhase.STARTING and self._ranks.tells_phases:
-                # Ranks that wait for a peer may be deep in native code, and there is nothing to save.
-                self._deadline = min(self._deadline, time.monotonic() + _NOTHING_TO_SAVE_SECONDS)
-            self._board.enter(PodPhase.SAVING, "leaving on request")
+            self._have_ranks_save("leaving on request")
             if self._grace_seconds is not None:
                 self._deadline = min(self._deadline, time.monotonic() + self._grace_seconds)
         else:
             self._deadline = 0.0
+
+    def _have_ranks_save(self, message: str) -> None:
+        """Ask the ranks to save at the next step boundary, and to end."""
+        self._ranks.signal(signal.SIGTERM)
+        if self._board.status.phase == PodPhase.STARTING and self._ranks.tells_phases:
+            # Ranks that wait for a peer may be deep in native code, and there is nothing to save.
+            self._deadline = min(self._deadline, time.monotonic() + _NOTHING_TO_SAVE_SECONDS)
+        self._board.enter(PodPhase.SAVING, message)
 
     def _hear_ranks(self) -> None:
         for message in self._ranks.received():
@@ -231,8 +241,9 @@ class _Supervisor:
                 self._hear_progress(message)
 
     def _hear_progress(self, message: Message) -> None:
-        begins_again = self._standby.on and message.event != Event.CHECKPOINT
-        if not self._guard.hung and not begins_again and not self._questions.is_slowness(message, self._beat_at):
+        # What hanging ranks tell is that they were shaken awake, but a checkpoint is one.
+        counts = message.event == Event.CHECKPOINT or not (self._guard.hung or self._standby.on)
+        if counts and not self._questions.is_slowness(message, self._beat_at):
             self._board.apply(message)
             self._questions.hear(message, time.monotonic())
 
@@ -253,14 +264,19 @@ class _Supervisor:
     def _heed_peers(self) -> None:
         for news in self._link.news():
             if isinstance(news, Ask | Answer):
-                self._questions.heed(news, self._beat_at, has_ranks=self._ranks_started and not self._guard.hung)
+                has_ranks = self._ranks_started and not self._guard.hung and not self._standby.on
+                self._questions.heed(news, self._beat_at, has_ranks=has_ranks)
             elif isinstance(news, Report | Ordered):
                 self._rounds.hear(news, self._beat_at)
             else:
                 self._heed_loss(news)
 
     def _heed_loss(self, news: PeerLost | LostPod | Left) -> None:
-        if self._rounds.lose(news, standing_by=self._standby.on):
+        if self._rounds.lose(news, time.monotonic(), standing_by=self._standby.on):
+            return
+        if self._standby.aside and isinstance(news, Left) and news.code == ExitCode.DONE:
+            if news.rank == 0:
+                self._end(ExitCode.DONE, "the gang is done, without this pod at last")
             return
         self._rounds.give_up()
         # Ranks that were asked to leave save together, or are bounded by their grace time.
@@ -290,27 +306,43 @@ class _Supervisor:
         self._standby.advance()
         self._standby.on |= self._rounds.waits  # also before there were any ranks
         for action in self._rounds.turn(self._beat_at, self._board.status):
-            if isinstance(action, Kill):
-                if self._standby.on or self._guard.hung:
-                    continue  # they end already, within moments
-                if action.code == ExitCode.HANG and self._outcome.verdict is None and self._guard.join():
-                    self._ask_hanging()  # nobody has missed its step here yet, and now nobody would
-                    continue
-                settle = _SETTLE_IN_PLACE_SECONDS if self._outcome.verdict else 0.0
-                self._deadline = min(self._deadline, time.monotonic() + settle)
-            elif isinstance(action, Start):
-                self._begin_round(action.order)
-            else:
-                self._rounds.give_up()
-                self._lose_peer(action.why)
+            self._obey(action)
+        if self._standby.step_aside() and self._outcome.verdict:
+            self._judge_anew()
+
+    def _obey(self, action: Action) -> None:
+        if isinstance(action, Start):
+            self._begin_round(action.order)
+        elif isinstance(action, Leave):
+            self._rounds.give_up()
+            own = self._outcome.verdict
+            if own and own.summary in action.why:  # that this was not the first time, too
+                self._outcome.conclude(replace(own, summary=action.why))
+            self._lose_peer(action.why)
+        elif self._standby.on or self._guard.hung:
+            pass  # they end already, within moments
+        elif isinstance(action, Kill):
+            if action.code == ExitCode.HANG and self._outcome.verdict is None and self._guard.join():
+                self._ask_hanging()  # nobody has missed its step here yet, and now nobody would
+                return
+            settle = _SETTLE_IN_PLACE_SECONDS if self._outcome.verdict else 0.0
+            self._deadline = min(self._deadline, time.monotonic() + settle)
+        elif self._outcome.verdict is None and not self._stop_requests:
+            log.info("the ranks save, and start anew: %s", action.why)
+            self._have_ranks_save(action.why)
 
     def _begin_round(self, order: Order) -> None:
         log.info("round %d", order.round.number, extra={"why": order.why})
         self._standby.end()
-        self._guard, self._outcome = self._watch(self._beat_at)
-        self._gpus.judge_by(self._outcome, self._beat_at)
+        self._ranks.be_of_round(tuple(place.rank for place in order.members))
+        self._judge_anew()
         self._deadline = math.inf
         self._start_ranks(order.round.number, {} if order.step is None else {RESUME_STEP: str(order.step)})
+
+    def _judge_anew(self) -> None:
+        """Whatever ended this pod's ranks before is over."""
+        self._guard, self._outcome = self._watch(self._beat_at)
+        self._gpus.judge_by(self._outcome, self._beat_at)
 
     def _heed_preflight(self, ended: Mapping[int, int]) -> None:
         for found in self._preflight.findings(ended, time.monotonic()):
@@ -426,15 +458,7 @@ class _Supervisor:
             done = verdict is None or verdict.code == ExitCode.DONE
             self._stop_requests += self._page.write_last(SUCCEEDED if done else ENDED, self._wakeup)
         self._webhooks.close(leaving.WEBHOOKS_SECONDS)
-        if verdict and verdict.code == ExitCode.PEER_LOST:
-            self._linger()
+        # Where nobody has said a word the operator hears of it by this very end.
+        if verdict and verdict.code == ExitCode.PEER_LOST and self._link.reason_told and not self._stop_requests:
+            leaving.linger(self._wakeup)
         return verdict.code if verdict else ExitCode.DONE
-
-    def _linger(self) -> None:
-        if not self._link.reason_told:
-            return  # nobody has said a word: the operator hears of it by this very end
-        log.info("waiting to be told to go")
-        deadline = time.monotonic() + leaving.LINGER_SECONDS
-        while not self._stop_requests and (left := deadline - time.monotonic()) > 0:
-            select.select([self._wakeup], [], [], left)
-            self._heed_signals()

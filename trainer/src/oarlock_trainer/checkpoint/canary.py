@@ -55,7 +55,7 @@ def check(job: Job, ranks: RankGroup) -> None:
     folder = job.output / CHECKPOINTS / f"{TEMPORARY}canary-{mark}"
     committed = folder.with_name(f"{folder.name}-committed")
     speaks = job.rank_info.local_rank == 0
-    nodes = job.file.nodes
+    nodes = job.rank_info.nodes
     rank = job.rank_info.rank - job.rank_info.local_rank  # all ranks of a node end as the one that speaks for it
     where = f"{folder.parent} ({find_mount(folder, MOUNTS)})"
     told = [each for each in ranks.gather(_tried(job, lambda: _write(job, folder)) if speaks else None) if each]

@@ -63,6 +63,7 @@ class CheckpointManifest:
     """What a checkpoint holds. `step` optimizer steps are done; the optimizer has counted `updates` of them.
 
     `runs`: name of a file -> the runs that lie in it, in their order. `adapters`: None where the whole model was trained.
+    `round`: the one of the attempt that it was kept in; told of the nodes' memory alone, where it is not the first.
     """
 
     step: int
@@ -75,10 +76,14 @@ class CheckpointManifest:
     files: tuple[FileFacts, ...]
     runs: Mapping[str, tuple[Run, ...]]
     adapters: Adapters | None = None
+    round: int = 1
 
     def to_json(self) -> str:
         """JSON, stable."""
-        return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True) + "\n"
+        values = asdict(self)
+        if self.round == 1:
+            del values["round"]  # so each version reads a checkpoint
+        return json.dumps({"version": VERSION, **values}, sort_keys=True) + "\n"
 
 
 def parse_manifest(body: str) -> CheckpointManifest:

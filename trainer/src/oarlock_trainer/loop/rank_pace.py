@@ -50,7 +50,7 @@ class RankPace:
         if slow is None:
             channel.send(channel.Event.DEGRADED, reason=Degradation.SLOW_RANK, message="")
             return
-        pod = slow.rank // max(1, self._rank_info.local_world_size)
+        pod = self._rank_info.pod_of(slow.rank)
         words = (
             f"rank {slow.rank}, in {pod_of_gang(pod)}, takes {slow.lag:.0%} longer for its forward passes than the median of "
             f"the others, over {slow.steps} steps in which it did not wait for data: all wait for it"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.loop.session import Session
     from oarlock_trainer.runtime.stop import StopRequest
 
-TOLD = 4
+TOLD = 5
 """How many numbers a rank tells in each step."""
 
 
@@ -62,7 +62,7 @@ class Saves:
         return (
             float(self._session.writer.ready()),
             float(self._upload is not None and self._upload.ready()),
-            *(memory.told(step) if memory else (0.0, 0.0)),
+            *(memory.told(step) if memory else (0.0, 0.0, 0.0)),
         )
 
     def go_on(self, told: Sequence[float], step: int, *, seconds: float, last: bool) -> None:

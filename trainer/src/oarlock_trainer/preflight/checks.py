@@ -38,8 +38,9 @@ class Preflight:
         self._bound = float(assignment.job.preflight.timeout_seconds)
         self._deadline = now + self._bound
         self._first_rank = assignment.first_rank
-        # The others of a gang that waits for this pod have done it, and do not do it again.
-        asked = assignment.job.preflight.collective and assignment.job.nodes > 1 and assignment.pod.incarnation == 1
+        # The others of a gang that waits for this pod have done it, and do not do it again. A spare is of no first round.
+        first = assignment.pod.incarnation == 1 and not assignment.is_spare
+        asked = assignment.job.preflight.collective and assignment.job.nodes > 1 and first
         self._collective = asked and collective
         self.unsupported = [str(Check.COLLECTIVE)] if asked and not collective else []
         there = (_output_orders(assignment), [*_network_orders(assignment), *_gpu_orders(assignment, torch_cuda)])

@@ -5,12 +5,12 @@ ranks share the imported pages. Nothing here may initialize CUDA: a forked proce
 
     python -m oarlock_trainer.ranks.rank_host --control FD --program MODULE:FUNCTION [--warm MODULE:FUNCTION]
 
-The agent writes JSON lines into the control pipe, {"do": "start", "ranks": [{RANK: ..., LOCAL_RANK: ...}, ...]},
-{"do": "signal", "number": 15} and {"do": "clear"}, which kills what is left of the ranks: then they can be started anew. The
-end of the pipe ends the host. The host answers on the ranks' own channel with HostEvent lines; since ranks write there too,
-a rank's last words always precede the news of its end. Every rank leads a session of its own and is killed by the kernel
-when the host dies, as the host is when the agent dies. On STACKS_SIGNAL a rank writes its Python stacks into the inherited
-descriptor that OARLOCK_STACKS_FD names.
+The agent writes JSON lines into the control pipe: {"do": "start", "ranks": [{RANK: ..., LOCAL_RANK: ...}, ...]}, with the
+host's own variables that they do not get in `without`; {"do": "signal", "number": 15}; and {"do": "clear"}, which kills
+what is left of the ranks: then they can be started anew. The end of the pipe ends the host. The host answers on the ranks'
+own channel with HostEvent lines; since ranks write there too, a rank's last words always precede the news of its end. Every
+rank leads a session of its own and is killed by the kernel when the host dies, as the host is when the agent dies. On
+STACKS_SIGNAL a rank writes its Python stacks into the inherited descriptor that OARLOCK_STACKS_FD names.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class ForkedRanks:
         """Rank -> pid of each that is not reaped yet."""
         return {rank: pid for pid, rank in self._rank_of.items()}
 
-    def start(self, environments: Sequence[Mapping[str, str]]) -> None:
-        """Fork one rank for each environment (what differs from this process's own)."""
+    def start(self, environments: Sequence[Mapping[str, str]], *, without: Sequence[str] = ()) -> None:
+        """Fork one rank for each environment (what differs from this process's own, `without` these variables of it)."""
         _refuse_initialized_cuda()
         gc.collect()
         gc.freeze()  # the collector would otherwise touch, and so copy, every shared page in every rank
@@ -93,7 +93,7 @@ class ForkedRanks:
             sys.stderr.flush()
             pid = os.fork()
             if pid == 0:
-                _become_rank(environment, self._program, host)
+                _become_rank(environment, without, self._program, host)
             self._rank_of[pid] = int(environment["RANK"])
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -142,7 +142,9 @@ def _refuse_initialized_cuda() -> None:
         raise RuntimeError("an import initialized CUDA in the rank host: forked ranks could not use it")
 
 
-def _become_rank(environment: Mapping[str, str], program: Callable[[], int], host: int) -> NoReturn:
+def _become_rank(
+    environment: Mapping[str, str], without: Sequence[str], program: Callable[[], int], host: int
+) -> NoReturn:
     """Run the program in this freshly forked process and end with its code.
 
     Ends by _exit: interpreter and library teardown (gloo's and NCCL's threads) must neither change the code nor hang.
@@ -158,6 +160,8 @@ def _become_rank(environment: Mapping[str, str], program: Callable[[], int], hos
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides
         signal.signal(signal.SIGTERM, _leave_before_start)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        for name in without:
+            os.environ.pop(name, None)
         os.environ.update(environment)
         _write_stacks_on_request(environment.get(STACKS_FD, ""))
         code = run(program)
@@ -245,7 +249,7 @@ def _tell_ends(told: int, ranks: ForkedRanks) -> None:
 
 def _obey(order: Mapping[str, Any], told: int, ranks: ForkedRanks) -> None:
     if order["do"] == "start":
-        ranks.start(order["ranks"])
+        ranks.start(order["ranks"], without=order.get("without", ()))
         for rank, pid in ranks.pids.items():
             _tell(told, HostEvent.STARTED, rank, pid=pid)
     elif order["do"] == "signal":

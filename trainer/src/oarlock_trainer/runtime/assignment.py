@@ -6,7 +6,7 @@ training something else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,8 @@ SHARED_MEMORY = "OARLOCK_SHARED_MEMORY"
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the pod's own volume
 COLLECTIVE_SECONDS = "OARLOCK_COLLECTIVE_SECONDS"
 """Environment variable of ranks that are to begin with the collective check: its time."""
+MEMBERS = "OARLOCK_MEMBERS"
+"""Environment variable of ranks whose round has other pods than 0..nodes-1 in order: their ranks by place, with commas."""
 
 
 class AssignmentError(ValueError):
@@ -62,7 +64,11 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The pod's place in the gang, and its job."""
+    """The pod's place in the gang, and its job.
+
+    `members` are the pods of its ranks' round by place, where these are not 0..nodes-1 in order. Ranks count by places: a pod
+    that has none, as a spare, has numbers that no rank of a round has.
+    """
 
     pod: Pod
     job: JobFile
@@ -74,6 +80,27 @@ class Assignment:
     peers: tuple[Address, ...] = ()
     """Where the agent of each pod answers, in the order of their ranks."""
     shared_memory: Path = Path(_SHARED_MEMORY)
+    members: tuple[int, ...] = ()
+
+    @property
+    def pods(self) -> int:
+        """Pods of the whole gang, spares among them."""
+        return self.job.nodes + self.job.spares
+
+    @property
+    def nodes(self) -> int:
+        """Pods of the round."""
+        return len(self.members) or self.job.nodes
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether this pod is of no first round, and waits for a place in a later one."""
+        return self.pod.rank >= self.job.nodes
+
+    @property
+    def place(self) -> int:
+        """This pod's among those of the round."""
+        return self.members.index(self.pod.rank) if self.members else self.pod.rank
 
     @property
     def ranks_per_node(self) -> int:
@@ -83,12 +110,16 @@ class Assignment:
     @property
     def first_rank(self) -> int:
         """Global rank of the pod's first process."""
-        return self.pod.rank * self.ranks_per_node
+        return self.place * self.ranks_per_node
 
     @property
     def world_size(self) -> int:
-        """Ranks of the whole gang."""
-        return self.job.nodes * self.ranks_per_node
+        """Ranks of the whole round."""
+        return self.nodes * self.ranks_per_node
+
+    def of_round(self, members: tuple[int, ...]) -> Assignment:
+        """The same for the ranks of a round that has these pods by place, this one among them."""
+        return replace(self, members=() if members == tuple(range(self.job.nodes)) else members)
 
     @property
     def on_cpu(self) -> bool:
@@ -123,9 +154,11 @@ def read_assignment(environment: Mapping[str, str], *, in_pod: bool = False) -> 
     if not environment.get(Variable.MACHINE_RANK):
         raise AssignmentError("MACHINE_RANK is not set: the operator sets it in every pod of a job")
     rank, port = (_whole(environment.get(name)) for name in (Variable.MACHINE_RANK, Variable.MASTER_PORT))
-    if rank is None or rank >= job.nodes:
+    pods = job.nodes + job.spares
+    if rank is None or rank >= pods:
+        spares = f" and {job.spares} spares" if job.spares else ""
         raise AssignmentError(
-            f"MACHINE_RANK is {environment[Variable.MACHINE_RANK]!r}, a job of {job.nodes} nodes has 0..{job.nodes - 1}"
+            f"MACHINE_RANK is {environment[Variable.MACHINE_RANK]!r}, a job of {job.nodes} nodes{spares} has 0..{pods - 1}"
         )
     told = in_pod and job.ports.rendezvous > 0
     if told or Variable.MASTER_PORT not in environment:
@@ -171,7 +204,8 @@ def _peers(job: JobFile, given: str) -> tuple[Address, ...]:
     """Names stay those of a rank's pod, however often it is made anew."""
     if given:
         return tuple((host, int(port)) for host, _, port in (one.rpartition(":") for one in given.split(",")))
-    names = (f"{host_name(job.job, rank)}.{service_name(job.job)}.{job.namespace}.svc" for rank in range(job.nodes))
+    pods = range(job.nodes + job.spares)
+    names = (f"{host_name(job.job, rank)}.{service_name(job.job)}.{job.namespace}.svc" for rank in pods)
     return tuple((name, job.ports.status or STATUS_PORT) for name in names)
 
 
@@ -194,6 +228,7 @@ def _check(path: Path, job: JobFile) -> None:
         "attempt": job.attempt,
         "nodes": job.nodes,
         "gpus_per_node": job.gpus_per_node,
+        "spares": job.spares,
         "preflight.timeoutSeconds": job.preflight.timeout_seconds,
         "recovery.hangSeconds": job.recovery.hang_seconds,
         "ports.rendezvous": job.ports.rendezvous,

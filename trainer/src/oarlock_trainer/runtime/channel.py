@@ -55,6 +55,8 @@ class Event(StrEnum):
     """step: the last step that the loaded checkpoint holds."""
     CHECKPOINT = "checkpoint"
     """step, path (absolute), savedAt (RFC 3339), stallSeconds: a checkpoint was committed."""
+    MEMORY = "memory"
+    """step, savedAt (RFC 3339), copied (true, false, or absent), as in contract.status.MemoryStatus."""
     DRILL = "drill"
     """step, seconds: a drill's checkpoint was committed, so long after the step before it had ended."""
     PLAN = "plan"
@@ -79,6 +81,7 @@ ENDURING = frozenset(
         Event.WAITING,
         Event.RESUMED,
         Event.CHECKPOINT,
+        Event.MEMORY,
         Event.DRILL,
         Event.PLAN,
         Event.DEGRADED,

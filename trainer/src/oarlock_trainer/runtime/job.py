@@ -19,7 +19,7 @@ from oarlock_api.contract.layout import Owner
 from oarlock_api.contract.open_fields import dropped, joined
 from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
-from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS
+from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, MEMBERS
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.validation_errors import mistakes
 
@@ -29,12 +29,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankInfo:
-    """Where this process stands among the ranks, by torch's environment variables."""
+    """Where this process stands among the ranks, by torch's environment variables.
+
+    `pods` are those of the round by place, where these are not the gang's first ones in order.
+    """
 
     rank: int
     local_rank: int
     world_size: int
     local_world_size: int
+    pods: tuple[int, ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        """Of the round."""
+        return self.world_size // max(1, self.local_world_size)
+
+    def pod_of(self, rank: int) -> int:
+        """The pod that a rank of the round is in."""
+        place = rank // max(1, self.local_world_size)
+        return self.pods[place] if self.pods else place
 
     @property
     def is_leader(self) -> bool:
@@ -127,9 +141,12 @@ def parse_training(file: JobFile) -> Training:
 
 
 def read_rank_info(environment: Mapping[str, str]) -> RankInfo:
-    """This rank's place, from RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE."""
+    """This rank's place, from RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE, and the agent's list of the round's pods."""
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     if missing := [name for name in names if not environment.get(name, "").isdecimal()]:
         raise ConfigurationError(f"{', '.join(missing)} must be set to numbers: start ranks through the agent")
     rank, local_rank, world_size, local_world_size = (int(environment[name]) for name in names)
-    return RankInfo(rank=rank, local_rank=local_rank, world_size=world_size, local_world_size=local_world_size)
+    pods = tuple(int(pod) for pod in environment.get(MEMBERS, "").split(",") if pod)
+    return RankInfo(
+        rank=rank, local_rank=local_rank, world_size=world_size, local_world_size=local_world_size, pods=pods
+    )

@@ -35,7 +35,7 @@ class Guarded:
         self.now = 1000.0
         self.over = self.killed = False
         self.saves = 0
-        self._board = StatusBoard(assignment.pod, job_uid="uid-of-job", first_rank=0, clock=lambda: "")
+        self._board = StatusBoard(assignment.pod, job_uid="uid-of-job", ranks_per_pod=1, clock=lambda: "")
         nobody = dict.fromkeys(LogStream, lambda _: None)
         ranks = LocalRanks(  # never started
             assignment, environment, program="", warm="", run_directory=pod.folder, keep=nobody

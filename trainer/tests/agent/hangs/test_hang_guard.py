@@ -68,6 +68,7 @@ def hanging(ranks: Ranks) -> HangGuard:
     guard = HangGuard(POD, cast("Any", ranks), job_uid="u", hang_seconds=1, now=0.0)
     guard.hear(Message(Event.STEP, 0, {"step": 7}))
     guard.advance(2.0)
+    assert (guard.silent, guard.allowed) == (2.0, 1.0)
     assert guard.judge()
     guard.ask()
     return guard

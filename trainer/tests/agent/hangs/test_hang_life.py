@@ -133,6 +133,15 @@ def test_the_flight_recorders_of_gpu_ranks_are_asked_and_their_dumps_kept(impati
     assert path.with_name(f"{path.stem}.nccl-trace-rank-1").read_text() == "collectives of rank 1"
 
 
+def test_a_checkpoint_that_is_committed_while_the_ranks_hang_counts(impatient: Agent) -> None:
+    del impatient.environment["OARLOCK_SIMULATE_GPUS"]
+    impatient.start("its_checkpoint_is_committed_while_it_hangs")
+    assert impatient.wait() == 83
+    story = read_story(impatient.output)
+    assert [line.data["step"] for line in story if line.type == StoryType.CHECKPOINT] == [5]
+    assert impatient.report()["step"] == 5, "what else ranks tell that were shaken awake does not"
+
+
 def test_status_says_how_long_the_present_phase_may_go_without_progress(agent: Agent) -> None:
     agent.start("trains_until_told")
     eventually(lambda: agent.status()["checkpoint"], "a checkpoint in /status")
@@ -160,6 +169,13 @@ def test_where_no_pipe_can_be_made_torch_is_not_told_to_make_one(tmp_path: Path)
     (tmp_path / "file").touch()
     assert FlightRecorder(tmp_path / "file" / "nccl", {}, wanted=True).environment == {}
     assert FlightRecorder(tmp_path / "nccl", {}, wanted=False).environment == {}
+
+
+def test_dumps_that_an_earlier_agent_left_are_none_of_these_ranks(tmp_path: Path) -> None:
+    (tmp_path / "nccl-trace-rank-0").write_text("old")
+    (tmp_path / "others").touch()
+    assert FlightRecorder(tmp_path, {}, wanted=True).dumps() == []
+    assert [path.name for path in tmp_path.iterdir()] == ["others"]
 
 
 def test_what_the_job_chose_for_the_recorder_stays(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from oarlock_trainer.agent.hangs.stacks_on_request import KEPT, OTHERS_SECONDS, 
 from oarlock_trainer.agent.link.protocol import Answer, Ask, Topic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 AT = "2026-01-01T00:00:00Z"
@@ -25,9 +26,10 @@ class Pod:
     """An agent's part of it, with ranks that write, a link and a history that remember."""
 
     def __init__(self, rank: int, output: Path, *, nodes: int = 3) -> None:
-        pod, job = SimpleNamespace(rank=rank, attempt=1), SimpleNamespace(job_uid="uid-1", nodes=nodes)
+        pod, job = SimpleNamespace(rank=rank, attempt=1), SimpleNamespace(job_uid="uid-1")
         self.written, self.asked, self.said, self.told = "", 0, [], []
         self.numbers = range(rank, rank + 1)
+        self.pods: Sequence[int] = range(nodes)
         parts: dict[str, Any] = {"ranks": self, "link": self, "history": self}
         self.stacks_on_request = StacksOnRequest(SimpleNamespace(pod=pod, job=job), output=output, **parts)  # type: ignore[arg-type]
 
@@ -84,6 +86,15 @@ def test_who_does_not_answer_is_named_and_not_waited_for(output: Path) -> None:
     words = pod.stacks_on_request.advance(100.0 + OTHERS_SECONDS)
     assert words is not None
     assert words.endswith("1 of 3 pods are in their logs and in the history; no answer from pods 1, 2")
+
+
+def test_a_pod_that_has_no_place_in_the_round_is_not_waited_for(output: Path) -> None:
+    pod = Pod(0, output)
+    pod.pods = (0, 3)
+    pod.stacks_on_request.begin("mine", 100.0)
+    pod.stacks_on_request.answered(Answer(Topic.STACKS, "mine", "stacks/1-uid-1-3-t.txt", 3))
+    words = pod.stacks_on_request.advance(100.0 + ANSWER_SECONDS)
+    assert words == "stacks of the ranks of 2 of 2 pods are in their logs and in the history"
 
 
 def test_another_agent_answers_with_the_name_of_its_file_and_asks_nobody(output: Path) -> None:

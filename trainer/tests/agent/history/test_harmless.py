@@ -27,7 +27,7 @@ REPORT = termination.report_of(Verdict(code=80, summary="GPU 3 fell off the bus"
 
 @pytest.fixture
 def board() -> StatusBoard:
-    return StatusBoard(POD, job_uid="u", first_rank=0, clock=lambda: "2026-01-01T00:00:00Z")
+    return StatusBoard(POD, job_uid="u", ranks_per_pod=1, clock=lambda: "2026-01-01T00:00:00Z")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from oarlock_api.contract import history
 from oarlock_api.contract.history import OperatorNotes, StoryLine, StoryType
 from oarlock_api.contract.kept_spec import SPEC, read_spec, settings
 from oarlock_api.contract.layout import REPORT_PAGE
-from oarlock_api.contract.log_lines import LogStream, read_log
+from oarlock_api.contract.log_lines import LogStream, begun_incarnation, read_log
 
 if TYPE_CHECKING:
     from agent_process import Agent
@@ -96,6 +96,16 @@ def test_an_attempt_of_one_node_says_where_it_is(agent: Agent) -> None:
     agent.start("prints_and_saves")
     assert agent.wait() == 0
     assert story(agent)[StoryType.GANG_COMPLETE].data == {"nodes": {"0": "node-1"}}
+
+
+def test_a_later_pod_of_a_rank_writes_into_the_same_log_from_a_note_on(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    agent.environment |= {"OARLOCK_INCARNATION": "2"}
+    agent.start("prints_and_saves")
+    agent.status()  # it listens, and waits for the others
+    os.kill(agent.pid, signal.SIGTERM)
+    assert agent.wait() == 86
+    assert next(begun_incarnation(line) for line in log(agent)) == 2
 
 
 def test_a_rank_that_is_killed_leaves_what_it_printed_and_the_verdict(agent: Agent) -> None:

@@ -72,10 +72,23 @@ def test_a_round_that_ended_is_told_of_the_pod_whose_fault_it_was_and_again_with
 
 def test_a_second_round_that_ends_is_told_once_and_the_first_not_again() -> None:
     first = RoundEnd(number=1, ended_at=AT, rank=0, code=1, why="rank 0: ValueError")
-    second = replace(first, number=2, code=83, why="no step", resumed_step=0, down_seconds=1.0)
+    second = replace(first, number=2, code=83, why="no step", resumed_step=0, down_seconds=61.0, silent_seconds=60.0)
     lines = told(replace(TRAINING, rounds=(first,)), replace(TRAINING, rounds=(first, second)))
     assert [(line.type, line.node, line.data["round"]) for line in lines] == [
         (StoryType.ROUND_ENDED, "node-1", 1),
         (StoryType.ROUND_ENDED, "node-1", 2),
         (StoryType.RANKS_RESTARTED, "node-1", 2),
     ]
+    assert [line.data.get("silentSeconds") for line in lines] == [None, 60.0, None]
+
+
+def test_a_lost_pod_s_end_is_told_of_the_node_that_it_was_on_and_what_follows_of_the_next_one_s() -> None:
+    life = Life(Teller(job="u", attempt=1, rank=0, node="node-1"))
+    assert life.move({0: "node-1", 1: "node-7"}) == [0, 1]
+    life.changes(TRAINING, at=AT)
+    assert life.move({0: "node-1", 1: "node-9"}) == [1]
+    lost = RoundEnd(number=1, ended_at=AT, rank=1, code=82, why="silent", lost_pod=True)
+    failed = replace(lost, number=2, code=1, lost_pod=False)
+    rounds = (lost,), (lost, failed)
+    lines = [line for ends in rounds for line in life.changes(replace(TRAINING, rounds=ends), at=AT)]
+    assert [line.node for line in lines] == ["node-7", "node-9"]

@@ -34,9 +34,10 @@ class Gang:
         port: int | None = None,
         key: bytes | None = None,
         replaces: bool = False,
+        chooses: bool = False,
     ) -> None:
         self.nodes, self.heartbeat, self.silence, self.key = nodes, heartbeat, silence, key
-        self.replaces = replaces
+        self.replaces, self.chooses = replaces, chooses
         self.links: dict[int, GangLink] = {}
         self._news: dict[int, list[News]] = {}
         self.port = port or 0
@@ -49,6 +50,7 @@ class Gang:
             "job_uid": JOB_UID, "attempt": ATTEMPT, "nodes": self.nodes, "leader": "127.0.0.1",
             "heartbeat": self.heartbeat, "silence": self.silence, "key": self.key,
             "replaces": self.replaces,
+            "chooses": self.chooses,
         } | settings  # fmt: skip
         link = self.links[rank] = GangLink(rank=rank, port=self.port if port is None else port, **settings)
         self._news[rank] = []

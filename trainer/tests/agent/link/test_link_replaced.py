@@ -13,13 +13,16 @@ from gangs import ATTEMPT, JOB_UID, KEY, Gang, Network, Stranger
 
 from oarlock_api.contract.rounds import LostPod
 from oarlock_trainer.agent.link import leader as of_rank_0
+from oarlock_trainer.agent.link import member as of_another
 from oarlock_trainer.agent.link import protocol
 from oarlock_trainer.agent.link.loop import Loop
-from oarlock_trainer.agent.link.protocol import Left, PeerLost
+from oarlock_trainer.agent.link.protocol import Left, PeerLost, Welcome
 from oarlock_trainer.agent.rounds.model import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from oarlock_trainer.agent.link.gang_link import GangLink
 
     GangOf = Callable[..., Gang]
 
@@ -193,6 +196,12 @@ def test_a_leader_that_was_asked_to_go_is_looked_for_again_and_one_that_is_done_
     eventually(lambda: other.links[1]._role._settled, "its end of looking")
 
 
+def answered_at(link: GangLink) -> float:
+    """As a loop knows it that has read what is new."""
+    link.news()
+    return link.answered_at
+
+
 def test_words_that_rank_0_has_answered_are_known_by_when_they_were_sent(
     gang_of: GangOf, network_to: Callable[[int], Network]
 ) -> None:
@@ -201,11 +210,35 @@ def test_words_that_rank_0_has_answered_are_known_by_when_they_were_sent(
     before = time.monotonic()
     link = gang.join(1, port=network.port)
     gang.stand(1)
-    first = link.answered_at
+    first = answered_at(link)
     assert before <= first <= time.monotonic()
-    later = eventually(lambda: link.answered_at > first and link.answered_at, "the answer to a beat")
+    later = eventually(lambda: answered_at(link) > first and link.answered_at, "the answer to a beat")
     assert later <= time.monotonic()
     network.swallows = True
     cut = time.monotonic()
     lost(gang, 1)
     assert link.answered_at <= cut
+
+
+def test_a_welcome_is_an_answer_only_to_whoever_never_had_one() -> None:
+    gang = protocol.Gang(job_uid=JOB_UID, attempt=ATTEMPT, rank=1, nodes=2, heartbeat=1.0, silence=5.0, replaces=True)
+    member = of_another.Member(gang, Loop(heartbeat=1.0), host="127.0.0.1", port=1)
+    member._unanswered.append(5.0)
+    member._take(Welcome())
+    assert member.answered_at == 5.0
+    member._drop("cut")
+    member._unanswered.append(9.0)
+    member._take(Welcome())
+    assert member.answered_at == 5.0, "it does not know yet whether the gang goes on without it"
+
+
+def test_a_pod_that_leaves_for_what_another_would_repeat_is_the_rounds_business_where_not_all_pods_train(
+    gang_of: GangOf,
+) -> None:
+    gang = gang_of(3, chooses=True)
+    gang.join_all()
+    gang.links.pop(2).leave(84, "no space left")
+    assert lost(gang, 0).code == 84
+    assert gang.news(1) == []
+    gang.links.pop(0).leave(84, "no space left")
+    assert gang.loss(1).code == 84

@@ -16,7 +16,13 @@ REPORT = Report(-1, "", 1, 5, round=FIRST, fault=Fault(81, "GPU 7 XID 94", gpu=S
 
 
 @pytest.mark.parametrize(
-    "report", [REPORT, replace(REPORT, fault=Fault(83, "hangs", sure=False)), replace(REPORT, fault=None)]
+    "report",
+    [
+        REPORT,
+        replace(REPORT, fault=Fault(83, "hangs", sure=False)),
+        replace(REPORT, fault=None),
+        replace(REPORT, saved=7),
+    ],
 )
 def test_a_report_is_read_as_it_was(report: Report) -> None:
     assert decode(encode(report).rstrip(b"\n")) == report

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from agent_process import free_port
 from keeping import CONTENT, KEY, OF, content, keep
 
 from oarlock_api.contract import gang_key
 from oarlock_trainer.agent.ring import parts_server
+from oarlock_trainer.agent.ring import peer as peers
 from oarlock_trainer.agent.ring import pull as pulling
 from oarlock_trainer.agent.ring.parts_server import ADDRESSEE, PartsServer, manifest_path, steps_path
 from oarlock_trainer.agent.ring.peer import Peer, PeerError
-from oarlock_trainer.agent.ring.pull import NoRoomError, StoppedError, part_of, pull
+from oarlock_trainer.agent.ring.pull import Begun, NoRoomError, StoppedError, part_of, pull
 from oarlock_trainer.agent.status.status_server import StatusServer
 from oarlock_trainer.checkpoint.memory.files import RankFiles
 from oarlock_trainer.checkpoint.memory.held import state_name, steps_of
@@ -23,6 +26,10 @@ from oarlock_trainer.checkpoint.memory.held import state_name, steps_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+ANY = range(1, 10)
+LOOK_UP = socket.getaddrinfo
 
 
 @pytest.fixture
@@ -42,8 +49,7 @@ def server(there: Path) -> PartsServer:
 
 @pytest.fixture
 def port(server: PartsServer) -> int:
-    status: Any = None
-    return StatusServer(port=0, job="flux", status=lambda: status, alive=lambda: True, parts=server).port
+    return serve(server)
 
 
 @pytest.fixture
@@ -51,8 +57,32 @@ def peer(port: int) -> Peer:
     return Peer(0, ("127.0.0.1", port), KEY)
 
 
+class Names:
+    """What stands for the network's names: all addresses of one, and how often they were looked up."""
+
+    def __init__(self, *ports: int) -> None:
+        self.ports, self.asked = ports, 0
+
+    def __call__(self, host: str, port: int, *more: Any, **options: Any) -> list[Any]:
+        if host != "flux-0.flux":
+            return LOOK_UP(host, port, *more, **options)
+        self.asked += 1
+        return [(2, 1, 6, "", ("127.0.0.1", port)) for port in self.ports]
+
+
+def named(monkeypatch: pytest.MonkeyPatch, *ports: int) -> tuple[Peer, Names]:
+    names = Names(*ports)
+    monkeypatch.setattr(peers.socket, "getaddrinfo", names)
+    return Peer(0, ("flux-0.flux", 1), KEY), names
+
+
+def serve(server: PartsServer) -> int:
+    status: Any = None
+    return StatusServer(port=0, job="flux", status=lambda: status, alive=lambda: True, parts=server).port
+
+
 def copy(peer: Any, here: Path, step: int, *, rank: int = 0, **options: Any) -> None:
-    part = part_of(peer.manifest(step, rank), **OF, step=step, rank=rank)
+    part = part_of(peer.manifest(step, rank), **OF, step=step, rank=rank, rounds=ANY)
     files = RankFiles(here, rank)
     files.claim(keep=options.get("keep"))
     pull(peer, part, files, here, rank=rank, **{"keep": None, "share": 1.0, **options})
@@ -75,13 +105,70 @@ def test_what_lies_in_the_other_place_there_is_named_by_where_it_lies_here(peer:
     assert content(here, 7) == (here / state_name(0, 0)).read_bytes() == CONTENT
 
 
+def test_a_name_is_looked_up_once_for_a_whole_copy(
+    port: int, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_server, "PIECE", 1000)
+    keep(there, 7)
+    peer, names = named(monkeypatch, port)
+    assert peer.steps(0) == (0, [7])
+    copy(peer, here, 7)
+    assert (content(here, 7), names.asked) == (CONTENT, 1)
+
+
+def test_of_two_pods_under_one_name_the_one_in_the_later_round_is_copied_from(
+    server: PartsServer, port: int, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = PartsServer(there.with_name("old"), KEY, node=0, ranks_per_node=1)
+    keep(there.with_name("old"), 7, content=b"old")
+    keep(there, 7)
+    old.round, server.round = 1, 2
+    peer, _ = named(monkeypatch, port, serve(old))
+    assert peer.steps(0) == (2, [7])
+    copy(peer, here, 7)
+    assert content(here, 7) == CONTENT
+    old.round = 3
+    assert peer.steps(0) == (3, [7]), "whichever of both it is"
+
+
+def test_an_address_at_which_nobody_answers_or_without_the_key_is_passed_over(
+    server: PartsServer, port: int, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = serve(PartsServer(there, b"x" * 32, node=0, ranks_per_node=1))
+    keep(there, 7)
+    server.round = 3
+    peer, _ = named(monkeypatch, free_port(), stranger, port)
+    assert peer.steps(0) == (3, [7])
+    alone, _ = named(monkeypatch, stranger)
+    with pytest.raises(PeerError, match="403"):
+        alone.steps(0)
+    nobody, _ = named(monkeypatch)
+    with pytest.raises(PeerError, match="no address"):
+        nobody.steps(0)
+
+
+def test_a_pod_that_is_in_the_round_that_is_asked_for_keeps_the_others_from_being_asked(
+    server: PartsServer, port: int, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(there, 7)
+    server.round = 3
+    peer, names = named(monkeypatch, port, free_port())
+    assert peer.steps(0, round_=3) == (3, [7])
+    names.ports = names.ports[::-1]
+    asked: list[Any] = []
+    ask = peer._ask
+    monkeypatch.setattr(peer, "_ask", lambda *told: asked.append(told) or ask(*told))
+    assert peer.steps(0, round_=3) == (3, [7])
+    assert len(asked) == 1, "the one that answered last is asked first"
+
+
 def test_the_step_to_keep_is_never_written_over(peer: Peer, there: Path, here: Path) -> None:
     keep(here, 3, place=0, content=b"three")
     keep(here, 5, place=1, content=b"five")
     keep(there, 7)
     files = RankFiles(here, 0)
     files._place_of = {3: 0, 5: 1}
-    part = part_of(peer.manifest(7, 0), **OF, step=7, rank=0)
+    part = part_of(peer.manifest(7, 0), **OF, step=7, rank=0, rounds=ANY)
     pull(peer, part, files, here, rank=0, keep=3, share=1.0)
     assert steps_of(here, 0) == [7, 3]
     assert content(here, 3) == b"three"
@@ -94,7 +181,7 @@ def test_a_part_that_is_written_anew_meanwhile_counts_nowhere(peer: Peer, there:
     files = RankFiles(here, 0)
     files.claim(keep=None)
     with pytest.raises(PeerError, match="written anew"):
-        pull(peer, part_of(raw, **OF, step=7, rank=0), files, here, rank=0, keep=None, share=1.0)
+        pull(peer, part_of(raw, **OF, step=7, rank=0, rounds=ANY), files, here, rank=0, keep=None, share=1.0)
     assert steps_of(here, 0) == []
 
 
@@ -128,6 +215,70 @@ def test_more_than_the_room_is_never_taken(
     assert not list(here.iterdir())
 
 
+class Failing:
+    """A peer that fails once, at its second piece, and tells which ones it was asked for."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self.asked: list[int] = []
+
+    def piece(self, name: str, offset: int) -> bytes:
+        self.asked.append(offset)
+        if len(self.asked) == 2:
+            raise PeerError("the network broke")
+        return self._peer.piece(name, offset)
+
+
+def test_after_a_failed_request_only_what_is_not_there_yet_is_asked_for(
+    peer: Peer, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_server, "PIECE", 10_000)
+    keep(there, 7)
+    part = part_of(peer.manifest(7, 0), **OF, step=7, rank=0, rounds=ANY)
+    files, begun = RankFiles(here, 0), Begun()
+    files.claim(keep=None)
+    failing: Any = Failing(peer)
+    with pytest.raises(PeerError, match="broke"):
+        pull(failing, part, files, here, rank=0, keep=None, share=1.0, begun=begun)
+    pull(failing, part, files, here, rank=0, keep=None, share=1.0, begun=begun)
+    assert failing.asked == [0, 10_000, 10_000, 20_000]
+    assert content(here, 7) == CONTENT
+
+
+def test_what_was_copied_of_another_part_or_has_gone_since_is_copied_anew(
+    peer: Peer, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_server, "PIECE", 10_000)
+    keep(there, 7)
+    part = part_of(peer.manifest(7, 0), **OF, step=7, rank=0, rounds=ANY)
+    files, begun = RankFiles(here, 0), Begun()
+    files.claim(keep=None)
+    failing: Any = Failing(peer)
+    with pytest.raises(PeerError, match="broke"):
+        pull(failing, part, files, here, rank=0, keep=None, share=1.0, begun=begun)
+    (here / state_name(0, 0)).unlink()
+    with pytest.raises(PeerError, match="written anew"):
+        pull(failing, part, files, here, rank=0, keep=None, share=1.0, begun=begun)
+    keep(there, 8, content=CONTENT[::-1])
+    part = part_of(peer.manifest(8, 0), **OF, step=8, rank=0, rounds=ANY)
+    pull(failing, part, files, here, rank=0, keep=None, share=1.0, begun=begun)
+    assert content(here, 8) == CONTENT[::-1]
+
+
+def test_the_state_that_stays_beside_the_copy_is_no_room_for_it(
+    peer: Peer, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(here, 3, place=0)
+    keep(there, 7)
+    monkeypatch.setattr(pulling.cgroup, "free_memory", lambda: len(CONTENT) - 1)
+    with pytest.raises(NoRoomError):
+        copy(peer, here, 7, keep=3)
+    assert steps_of(here, 0) == [3]
+    (here / state_name(0, 1)).write_bytes(CONTENT)  # of a copy before: it is written over
+    copy(peer, here, 7, keep=3)
+    assert steps_of(here, 0) == [7, 3]
+
+
 def test_copying_leaves_the_link_to_others_for_most_of_the_time(
     peer: Peer, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +295,16 @@ def test_what_is_of_another_run_or_no_manifest_is_refused(peer: Peer, there: Pat
     keep(there, 7)
     raw = peer.manifest(7, 0) | wrong
     with pytest.raises(PeerError):
-        part_of(raw, **OF, step=7, rank=0)
+        part_of(raw, **OF, step=7, rank=0, rounds=ANY)
+
+
+@pytest.mark.parametrize("round_", [1, 3, "2", None])
+def test_a_part_of_a_round_that_does_not_count_is_refused(peer: Peer, there: Path, round_: Any) -> None:
+    keep(there, 7)
+    raw = peer.manifest(7, 0) | {"round": round_}
+    with pytest.raises(PeerError, match="round"):
+        part_of(raw, **OF, step=7, rank=0, rounds=range(2, 3))
+    assert part_of(raw | {"round": 2}, **OF, step=7, rank=0, rounds=range(2, 3)).size == len(CONTENT)
 
 
 @pytest.mark.parametrize("name", ["rank-00001-0.state", "../../etc/passwd", "rank-00000-2.state", 3])
@@ -154,7 +314,7 @@ def test_a_manifest_that_names_another_file_is_refused(peer: Peer, there: Path, 
     raw["files"][0]["name"] = name
     raw["runs"] = {name: []}
     with pytest.raises(PeerError):
-        part_of(raw, **OF, step=7, rank=0)
+        part_of(raw, **OF, step=7, rank=0, rounds=ANY)
 
 
 def test_strangers_get_nothing_and_are_not_believed(port: int, there: Path) -> None:

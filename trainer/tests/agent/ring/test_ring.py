@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from agent_process import eventually, free_port
 from keeping import CONTENT, KEY, OF, content, keep
 
 from oarlock_api.contract.rounds import InPlace
+from oarlock_trainer.agent.ring import restore
 from oarlock_trainer.agent.ring import ring as module
 from oarlock_trainer.agent.ring.ring import Ring, is_on
 from oarlock_trainer.agent.status.status_server import StatusServer
@@ -19,15 +21,19 @@ from oarlock_trainer.checkpoint.memory.held import folder_of, held, steps_of
 from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+NONE: dict[str, Any] = {"custom": None, "elastic": None}
 POD = Pod(rank=0, job="flux", attempt=1, pod_uid="", node="", replaces_pods=True)
 
 
-def assigned(node: int, ports: list[int], home: Path, *, incarnation: int = 1) -> Assignment:
+def assigned(
+    node: int, ports: list[int], home: Path, *, incarnation: int = 1, gpus_per_node: int = 0, spares: int = 0
+) -> Assignment:
     memory = SimpleNamespace(every_steps="1")
     recovery = SimpleNamespace(in_place=InPlace.AUTO, memory=memory, standby_seconds=300)
-    job: Any = SimpleNamespace(nodes=2, gpus_per_node=0, recovery=recovery, custom=None, **OF)
+    job: Any = SimpleNamespace(nodes=2, spares=spares, gpus_per_node=gpus_per_node, recovery=recovery, **NONE, **OF)
     return Assignment(
         pod=replace(POD, rank=node, incarnation=incarnation),
         job=job,
@@ -41,20 +47,23 @@ def assigned(node: int, ports: list[int], home: Path, *, incarnation: int = 1) -
 
 
 class Two:
-    """Both agents' rings, each with a folder of its own."""
+    """Both agents' rings, and those of spares, each with a folder of its own."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.ports = [free_port(), free_port()]
-        self.folders = [folder_of(**OF, shared_memory=home / str(node)) for node in (0, 1)]
+    def __init__(self, home: Path, *, gpus_per_node: int = 0, spares: int = 0) -> None:
+        self.home, self.gpus_per_node, self.spares = home, gpus_per_node, spares
+        pods = range(2 + spares)
+        self.ports = [free_port() for _ in pods]
+        self.folders = [folder_of(**OF, shared_memory=home / str(node)) for node in pods]
         for folder in self.folders:
             folder.parent.mkdir()
-        self.rings = [self.ring(node) for node in (0, 1)]
+        self.rings = [self.ring(node) for node in pods]
         for node, ring in enumerate(self.rings):
             self.serve(node, ring)
 
     def ring(self, node: int, *, incarnation: int = 1) -> Ring:
-        return Ring(assigned(node, self.ports, self.home, incarnation=incarnation), self.folders[node], KEY)
+        how: dict[str, int] = {"gpus_per_node": self.gpus_per_node, "spares": self.spares}
+        assignment = assigned(node, self.ports, self.home, incarnation=incarnation, **how)
+        return Ring(assignment, self.folders[node], KEY)
 
     def serve(self, node: int, ring: Ring) -> None:
         status: Any = None
@@ -67,6 +76,7 @@ class Two:
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(restore, "_LOOK_SECONDS", 0.01)
     return Two(tmp_path)
 
 
@@ -79,6 +89,47 @@ def test_while_ranks_train_the_next_node_has_the_newest_two_steps_of_this_one(tw
     assert {*steps_of(two.folders[1], 0)} == {2, 3}
     assert content(two.folders[1], 3) == CONTENT + b"\x03"
     assert len(list(two.folders[1].glob("*.state"))) == 2
+
+
+def test_a_step_that_is_there_on_this_node_is_looked_for_on_the_one_before_without_waiting_for_the_next_look(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 3600.0)
+    for ring in two.rings:
+        ring.begin(1, None)
+    for step in (1, 2, 3):
+        for node, folder in enumerate(two.folders):
+            keep(folder, step, rank=node, place=step % 2)
+        for node, folder in enumerate(two.folders):
+            eventually(lambda: step in steps_of(folder, 1 - node), f"step {step}")  # noqa: B023
+
+
+def test_of_a_node_with_several_ranks_a_part_that_is_there_is_not_copied_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.Ring, "_follow", lambda _: None)  # nothing is copied but by this test
+    two = Two(tmp_path, gpus_per_node=2)
+    for ring in two.rings:
+        ring.begin(1, None)
+    for rank in (0, 1):
+        keep(two.folders[0], 7, rank=rank)
+    peer = two.rings[1]._before
+    asked: list[str] = []
+    piece = peer.piece
+
+    def once_broken(name: str, offset: int) -> bytes:
+        asked.append(name)
+        if len(asked) == 2:
+            raise module.PeerError("the network broke")
+        return piece(name, offset)
+
+    monkeypatch.setattr(peer, "piece", once_broken)
+    epoch = two.rings[1]._epoch
+    with pytest.raises(module.PeerError, match="broke"):
+        two.rings[1]._copy_newest(epoch)
+    two.rings[1]._copy_newest(epoch)
+    assert asked == ["rank-00000-0.state", "rank-00001-0.state", "rank-00001-0.state"]
+    assert held(two.folders[1], ranks_per_node=2) == {7: (0,)}
 
 
 def test_nothing_comes_over_from_a_node_that_is_in_another_round(two: Two) -> None:
@@ -104,6 +155,46 @@ def test_what_ranks_do_not_go_on_from_counts_nowhere_neither_own_nor_the_others(
     assert two.held(1) == {}
 
 
+def test_where_ranks_went_on_from_elsewhere_a_copy_of_the_same_step_of_an_earlier_round_counts_no_longer(
+    two: Two,
+) -> None:
+    for ring in two.rings:
+        ring.begin(1, None)
+    keep(two.folders[0], 7)
+    eventually(lambda: 7 in steps_of(two.folders[1], 0), "step 7")
+    for ring in two.rings:
+        ring.stop()
+        ring.begin(2, 7)
+        ring.went_on_from(None)  # not told yet
+    assert two.held(1) == {7: (0,)}
+    two.rings[1].went_on_from(5)
+    assert two.held(1) == {}
+    with pytest.raises(module.PeerError, match="round 1"):
+        two.rings[1]._copy_newest(two.rings[1]._epoch)
+    keep(two.folders[0], 7, place=1, content=b"again", round_=2)
+    eventually(lambda: 7 in steps_of(two.folders[1], 0), "step 7 of round 2")
+    assert content(two.folders[1], 7) == b"again"
+
+
+def test_the_step_that_ranks_went_on_from_is_copied_of_whichever_round_it_is(two: Two) -> None:
+    keep(two.folders[0], 7)
+    for ring in two.rings:
+        ring.begin(2, 7)
+        ring.went_on_from(7)
+    eventually(lambda: 7 in steps_of(two.folders[1], 0), "step 7")
+
+
+def test_nothing_comes_back_from_a_node_whose_memory_is_of_no_round(two: Two) -> None:
+    keep(two.folders[1], 7)
+    again = two.ring(0, incarnation=2)
+    eventually(lambda: again.ready, "ready")
+    assert two.held(0) == {}
+    two.rings[1].server.round = 1
+    again = two.ring(0, incarnation=2)
+    eventually(lambda: again.ready, "ready")
+    assert two.held(0) == {7: (0,)}
+
+
 def test_once_no_rank_is_left_nothing_changes_any_more(two: Two) -> None:
     two.rings[1].begin(1, None)
     epoch = two.rings[1]._epoch
@@ -113,6 +204,46 @@ def test_once_no_rank_is_left_nothing_changes_any_more(two: Two) -> None:
     with pytest.raises(module.StoppedError):
         two.rings[1]._copy_newest(epoch)
     assert two.held(1) == {}
+
+
+class Gap(threading.Event):
+    """Is waited for once: something happens between that and what its waiter does next."""
+
+    def __init__(self, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self.set()
+        self.happens: Callable[[], object] | None = happens
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is None
+        happens, self.happens = self.happens, None
+        if happens:
+            happens()
+        return happens is not None
+
+
+def test_a_stop_between_two_looks_of_the_thread_that_copies_is_one(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring, copied = two.rings[1], []
+    ring._wanted = Gap(ring.stop)
+    monkeypatch.setattr(ring, "_copy_newest", copied.append)
+    ring._follow()
+    assert copied == []
+
+
+def test_a_copy_that_has_no_room_does_not_end_those_of_the_next_round(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = two.rings[1]
+    ring._wanted = Gap(lambda: None)
+
+    def no_room(_: int) -> None:
+        ring.stop()
+        ring.begin(2, None)
+        raise module.NoRoomError
+
+    monkeypatch.setattr(ring, "_copy_newest", no_room)
+    ring._follow()
+    assert ring._wanted.is_set()
 
 
 def test_a_pod_that_was_made_anew_gets_back_what_its_ranks_had(two: Two) -> None:
@@ -133,10 +264,51 @@ def test_a_pod_that_was_made_anew_gets_back_what_its_ranks_had(two: Two) -> None
     assert two.held(0) == {2: (0,)}
 
 
+def test_what_comes_back_to_a_new_pod_is_asked_for_again_where_a_request_failed(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in (1, 2):
+        keep(two.folders[1], step, place=step % 2, content=CONTENT + bytes([step]))
+    two.rings[1].server.round = 1
+    piece, asked = module.Peer.piece, []
+
+    def broken_at_times(self: Any, name: str, offset: int) -> bytes:
+        asked.append(name)
+        if len(asked) in {1, 3}:
+            raise module.PeerError("the network broke")
+        return piece(self, name, offset)
+
+    monkeypatch.setattr(module.Peer, "piece", broken_at_times)
+    again = two.ring(0, incarnation=2)
+    eventually(lambda: again.ready, "ready")
+    assert two.held(0) == {2: (0,), 1: (0,)}
+    assert len(asked) == 4
+
+
+def test_a_request_that_fails_again_and_again_is_given_up_and_the_log_says_why(
+    two: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep(two.folders[1], 1)
+    two.rings[1].server.round = 1
+    monkeypatch.setattr(restore, "_REACH_SECONDS", 0.1)
+    asked: list[str] = []
+
+    def broken(_: Any, name: str, offset: int) -> bytes:
+        asked.append(f"{name} {offset}")
+        raise module.PeerError("the network broke")
+
+    monkeypatch.setattr(module.Peer, "piece", broken)
+    again = two.ring(0, incarnation=2)
+    eventually(lambda: again.ready, "ready")
+    assert two.held(0) == {}
+    assert len(asked) > 1
+    assert "not all of this pod's state came back from pod 1: the network broke" in caplog.text
+
+
 def test_a_pod_whose_part_nobody_has_is_ready_without(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     again = two.ring(0, incarnation=2)
     eventually(lambda: again.ready, "ready")
-    monkeypatch.setattr(module, "_REACH_SECONDS", 0.0)
+    monkeypatch.setattr(restore, "_REACH_SECONDS", 0.0)
     two.ports[1] = free_port()  # nobody is there
     alone = two.ring(0, incarnation=2)
     eventually(lambda: alone.ready, "ready")
@@ -145,6 +317,82 @@ def test_a_pod_whose_part_nobody_has_is_ready_without(two: Two, monkeypatch: pyt
 
 def test_a_pod_of_the_first_incarnation_waits_for_nobody(two: Two) -> None:
     assert two.rings[0].ready
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
+    """Two nodes and a spare."""
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(restore, "_LOOK_SECONDS", 0.01)
+    return Two(tmp_path, spares=1)
+
+
+def train_and_lose_pod_1(gang: Two) -> None:
+    """Step 7 is on both nodes, each with its copy of the other's, when pod 1 is lost and round 1 ends."""
+    for node in (0, 1):
+        gang.rings[node].begin(1, None)
+        keep(gang.folders[node], 7, rank=node, content=CONTENT + bytes([node]))
+    for node in (0, 1):
+        eventually(lambda: gang.held(node) == {7: (0, 1)}, "the copies")  # noqa: B023
+    gang.rings[0].stop()
+    gang.rings[1].stop()
+
+
+def test_a_spare_that_takes_a_place_copies_that_places_part_and_then_what_the_place_before_has(three: Two) -> None:
+    train_and_lose_pod_1(three)
+    for pod in (2, 0):
+        three.rings[pod].begin(2, 7, (0, 2))
+    eventually(lambda: three.rings[2].ready, "ready")
+    assert content(three.folders[2], 7, rank=1) == CONTENT + b"\x01"
+    eventually(lambda: three.held(2) == {7: (0, 1)}, "the copy of place 0")
+    keep(three.folders[2], 8, rank=1, place=1, round_=2)
+    eventually(lambda: three.held(0).get(8) == (1,), "what the spare's ranks have lies on pod 0")
+
+
+def test_a_member_whose_part_nobody_has_is_ready_without(three: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restore, "_REACH_SECONDS", 0.0)
+    train_and_lose_pod_1(three)
+    for pod in (0, 2):
+        three.rings[pod].begin(2, 6, (0, 2))
+    eventually(lambda: three.rings[2].ready, "ready")
+    assert three.held(2) == {}
+
+
+def test_a_part_that_is_under_way_is_wanted_no_more_once_the_round_is_over(three: Two) -> None:
+    three.rings[2].begin(2, 7, (0, 2))
+    assert not three.rings[2].ready
+    three.rings[2].stop()
+    eventually(lambda: three.rings[2].ready, "ready")
+
+
+def test_a_pod_with_another_place_than_before_keeps_nothing_of_other_places(three: Two) -> None:
+    for rank in (0, 1, 2):
+        keep(three.folders[2], 7, rank=rank)
+    three.rings[2].begin(2, 7, (0, 2))
+    assert three.held(2) == {7: (0, 1)}
+
+
+def test_a_pod_that_a_round_has_begun_without_keeps_nothing_and_hands_out_nothing(three: Two) -> None:
+    train_and_lose_pod_1(three)
+    three.rings[1].forget()
+    assert three.held(1) == {}
+    assert list(three.folders[1].parent.iterdir()) == []
+    assert three.rings[1].server.round == 0
+
+
+def test_a_new_pod_gets_back_its_places_part_from_whichever_pod_has_it(three: Two) -> None:
+    keep(three.folders[0], 7, rank=1)
+    three.rings[0].server.round = 1
+    again = three.ring(1, incarnation=2)
+    eventually(lambda: again.ready, "ready")
+    assert three.held(1) == {7: (1,)}
+
+
+def test_in_a_round_with_fewer_places_nothing_is_kept(three: Two) -> None:
+    train_and_lose_pod_1(three)
+    three.rings[0].begin(2, None, (0,))
+    assert three.held(0) == {}
+    assert three.rings[0].server.round == 0
 
 
 @pytest.mark.parametrize(

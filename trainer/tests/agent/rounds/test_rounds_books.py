@@ -12,7 +12,7 @@ import pytest
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.report import Evidence, Gpu
 from oarlock_api.contract.rounds import MAX_LOST, InPlace, LostPod, RoundEnd
-from oarlock_api.contract.status import PodStatus
+from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_api.contract.struck_gpu import StruckGpu
 from oarlock_trainer.agent.link.protocol import Left
 from oarlock_trainer.agent.rounds.gang_rounds import GangRounds
@@ -36,22 +36,26 @@ class Leader:
     now: float = 0.0
     replaces: bool = False
     incarnation: int = 1
+    spares: int = 0
+    key: bytes | None = None
+    members: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         memory = SimpleNamespace(every_steps="0")
         recovery = SimpleNamespace(in_place=InPlace.AUTO, memory=memory, standby_seconds=300)
-        job = SimpleNamespace(nodes=self.nodes, job_uid="uid", attempt=1, recovery=recovery)
+        job = SimpleNamespace(nodes=self.nodes, job_uid="uid", attempt=1, recovery=recovery, spares=self.spares)
+        job.elastic, job.whole_training = None, {}
         link: Any = SimpleNamespace(agent="", order=lambda _: None, answered_at=-math.inf)
         who = {"rank": 0, "job": "flux", "attempt": 1, "pod_uid": "", "node": ""}
         pod = Pod(**who, replaces_pods=self.replaces, incarnation=self.incarnation)  # type: ignore[arg-type]
-        assignment: Any = SimpleNamespace(pod=pod, job=job, ranks_per_node=1)
+        assignment: Any = SimpleNamespace(pod=pod, job=job, ranks_per_node=1, key=self.key)
         self.rounds = GangRounds(
             assignment, link, books=self._keep, waits_for=self._wait_for, timestamp=self._timestamp, now=0.0
         )
         assert self.rounds.begins() == (self.incarnation == 1)
 
-    def _keep(self, number: int, ends: tuple[RoundEnd, ...]) -> None:
-        self.status, self.ends = replace(self.status, round=number), ends
+    def _keep(self, number: int, ends: tuple[RoundEnd, ...], members: tuple[int, ...]) -> None:
+        self.status, self.ends, self.members = replace(self.status, round=number), ends, members
 
     def _timestamp(self, ago: float = 0.0) -> str:
         return f"second {self.now - ago:g}"
@@ -63,16 +67,28 @@ class Leader:
         """Ranks tell how far they are; None: nothing yet."""
         self.status = replace(self.status, figures=Figures(step=step), resumed_from_step=resumed)
 
+    def saves(self, step: int) -> None:
+        """Ranks tell of a checkpoint."""
+        checkpoint = CheckpointStatus(step, f"/out/step-{step}-a1", f"second {self.now:g}")
+        self.status = replace(self.status, checkpoint=checkpoint)
+        self.turn()
+
+    @property
+    def saved(self) -> int:
+        """The newest checkpoint that this agent's member reports."""
+        return self.rounds._member.report(self.now).saved
+
     def turn(self) -> list[Any]:
         self.now += 1.0
         return self.rounds.turn(self.now, self.status)
 
     def fails(self, verdict: Verdict = KILLED) -> None:
-        """A rank is killed, all are cleared within the same turn, and the next ones start."""
+        """A rank is killed, all are cleared within the same turn, and the next ones start: at once, or after a backoff."""
         self.rounds.failed(verdict)
         self.trains(None)
         self.rounds.cleared()
-        assert [type(action) for action in self.turn()] == [Start]
+        turns = (self.turn() for _ in range(12))
+        assert [type(action) for action in next(filter(None, turns))] == [Start]
 
 
 def test_a_round_is_booked_however_fast_the_next_one_starts_and_completed_once_that_has_done_a_step() -> None:
@@ -87,6 +103,69 @@ def test_a_round_is_booked_however_fast_the_next_one_starts_and_completed_once_t
     leader.trains(141, resumed=140)
     leader.turn()
     assert (leader.ends[0].resumed_step, leader.ends[0].down_seconds) == (140, 2.0)
+
+
+def test_the_time_of_a_hang_begins_with_the_last_sign_of_progress_and_not_when_it_is_found() -> None:
+    leader = Leader()
+    leader.trains(150)
+    leader.turn()
+    leader.status = replace(leader.status, silent_seconds=59.0)
+    leader.turn()
+    leader.now += 1.0
+    leader.status = replace(leader.status, silent_seconds=61.0)
+    leader.fails(Verdict(code=83, summary="rank 0 hangs", first_error_rank=0))
+    leader.status = replace(leader.status, silent_seconds=0.0)
+    leader.trains(141, resumed=140)
+    leader.turn()
+    (end,) = leader.ends
+    assert (end.ended_at, end.silent_seconds, end.down_seconds) == ("second 4", 61.0, 62.0)
+    leader.fails()
+    assert leader.ends[-1].silent_seconds == 0.0
+
+
+def test_the_ring_hears_once_a_round_goes_on_from_elsewhere_than_was_ordered() -> None:
+    leader = Leader()
+    heard: list[int | None] = []
+    ring: Any = SimpleNamespace(
+        ready=True, begin=lambda *_: heard.clear(), stop=lambda: None, went_on_from=heard.append
+    )
+    leader.rounds._kept._ring = ring
+    leader.trains(150)
+    leader.fails()
+    leader.turn()
+    leader.trains(None, resumed=140)
+    leader.turn()
+    leader.fails()
+    leader.trains(1)  # there was no checkpoint at all
+    leader.turn()
+    assert heard == [0]
+
+
+def test_a_checkpoint_that_a_round_could_not_go_on_from_is_the_newest_no_longer() -> None:
+    leader = Leader()
+    leader.trains(150)
+    leader.saves(150)
+    assert leader.saved == 150
+    leader.fails()
+    leader.trains(None, resumed=100)  # 150 is damaged
+    leader.turn()
+    assert leader.saved == 100
+    leader.trains(120, resumed=100)
+    leader.saves(120)
+    assert leader.saved == 120
+    leader.trains(125, resumed=100)
+    leader.turn()
+    assert leader.saved == 120
+
+
+def test_a_round_that_goes_on_from_memory_as_it_was_told_to_says_nothing_of_checkpoints() -> None:
+    leader = Leader()
+    leader.trains(150)
+    leader.saves(140)
+    leader.rounds._saved.begin(150)
+    leader.trains(151, resumed=150)
+    leader.turn()
+    assert leader.saved == 140
 
 
 def test_what_a_round_reached_is_not_told_of_the_next_one_that_reached_less() -> None:
@@ -189,7 +268,7 @@ def lose_one(leader: Leader) -> None:
     leader.rounds.hear(ONE, 1.0)
     leader.trains(150)
     leader.turn()
-    assert leader.rounds.lose(GONE, standing_by=False)
+    assert leader.rounds.lose(GONE, leader.now, standing_by=False)
     assert [type(action) for action in leader.turn()] == [Kill]
     leader.rounds.cleared()
     leader.trains(None)
@@ -214,7 +293,7 @@ def test_a_lost_pod_is_named_until_its_next_incarnation_is_there_and_the_round_e
 def test_a_leader_that_loses_more_pods_than_are_replaced_at_once_tells_so() -> None:
     leader = Leader(nodes=12, replaces=True)
     for rank in range(1, 12):
-        assert leader.rounds.lose(replace(GONE, rank=rank), standing_by=False)
+        assert leader.rounds.lose(replace(GONE, rank=rank), leader.now, standing_by=False)
     leader.turn()
     assert len(leader.lost) > MAX_LOST
 
@@ -255,15 +334,70 @@ def test_a_later_pod_of_rank_0_counts_the_rounds_on_and_tells_how_the_last_one_e
 
 
 def test_a_loss_ends_the_pod_where_pods_are_not_replaced() -> None:
-    assert not Leader(nodes=2).rounds.lose(GONE, standing_by=False)
+    assert not Leader(nodes=2).rounds.lose(GONE, 1.0, standing_by=False)
 
 
 def test_who_is_asked_to_go_is_waited_for_only_where_all_stand_by_and_who_is_done_never() -> None:
     leader = Leader(nodes=2, replaces=True)
     leader.rounds.hear(ONE, 1.0)
-    assert not leader.rounds.lose(Left(1, 86), standing_by=False)
-    assert not leader.rounds.lose(Left(1, 0), standing_by=True)
-    assert leader.rounds.lose(Left(1, 86), standing_by=True)
+    assert not leader.rounds.lose(Left(1, 86), leader.now, standing_by=False)
+    assert not leader.rounds.lose(Left(1, 0), leader.now, standing_by=True)
+    assert leader.rounds.lose(Left(1, 86), leader.now, standing_by=True)
     leader.turn()
     (lost,) = leader.lost
     assert lost == LostPod(rank=1, incarnation=1, code=86, why="pod 1 was asked to go", lost_at="second 0")
+
+
+def test_the_pods_of_a_round_that_a_spare_is_of_are_told_with_how_the_one_before_ended() -> None:
+    leader = Leader(nodes=2, spares=1, key=b"key", replaces=True)
+    leader.rounds.hear(Report(rank=2, agent="spare", incarnation=1, sequence=1, able=True), 1.0)
+    lose_one(leader)
+    assert leader.members == ()
+    (start,) = (action for _ in range(8) for action in leader.turn())
+    assert [place.rank for place in start.order.members] == [0, 2]
+    (end,) = leader.ends
+    assert (leader.members, end.spare, end.nodes) == ((0, 2), True, None)
+    assert leader.lost == (replace(GONE, lost_at="second 1"),)
+
+
+def test_a_spare_that_is_asked_to_go_is_lost_and_nobody_else_leaves_with_it() -> None:
+    leader = Leader(nodes=2, spares=1, key=b"key", replaces=True)
+    leader.rounds.hear(ONE, 1.0)
+    leader.turn()
+    assert leader.rounds.lose(Left(2, 86), leader.now, standing_by=False)
+    assert leader.turn() == []
+    assert [(pod.rank, pod.code) for pod in leader.lost] == [(2, 86)]
+
+
+def test_a_spare_that_is_lost_while_the_gang_leaves_in_peace_takes_nobody_with_it() -> None:
+    leader = Leader(nodes=2, spares=1, key=b"key", replaces=True)
+    leader.rounds.give_up()
+    lost = LostPod(rank=2, incarnation=1, code=82, why="silent")
+    assert leader.rounds.lose(lost, leader.now, standing_by=False)
+    assert not leader.rounds.lose(replace(lost, rank=1), leader.now, standing_by=False)
+
+
+def test_without_a_key_no_members_are_chosen() -> None:
+    leader = Leader(nodes=2, spares=1, replaces=True)
+    leader.rounds.hear(Report(rank=2, agent="spare", incarnation=1, sequence=1, able=True), 1.0)
+    lose_one(leader)
+    for _ in range(20):
+        assert leader.turn() == []
+
+
+def test_ranks_start_once_their_part_of_the_state_is_here_or_never_where_the_round_is_over_before() -> None:
+    leader = Leader()
+    ring: Any = SimpleNamespace(ready=True, begin=lambda *_: None, stop=lambda: None, went_on_from=lambda _: None)
+    leader.rounds._kept._ring = ring
+    leader.trains(150)
+    leader.turn()
+    leader.rounds.failed(KILLED)
+    leader.trains(None)
+    leader.rounds.cleared()
+    ring.ready = False
+    assert not any(leader.turn() for _ in range(12))
+    leader.rounds.failed(KILLED)
+    assert not any(leader.turn() for _ in range(40)), "nobody clears ranks that never were"
+    ring.ready = True
+    assert [type(action) for action in leader.turn()] == [Start]
+    assert [end.number for end in leader.ends] == [1, 2]

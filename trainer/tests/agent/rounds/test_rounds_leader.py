@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from oarlock_trainer.agent.rounds.leader import Leader
-from oarlock_trainer.agent.rounds.model import FIRST, NONE, Fault, Limits, Report, Round, Wanted
+from oarlock_trainer.agent.rounds.membership import Membership
+from oarlock_trainer.agent.rounds.model import FIRST, NONE, Fault, Limits, Place, Report, Round, Wanted
 
+PAIR = Membership(nodes=2)
 LIMITS = Limits(lease=5.0, kill=2.0, patience=60.0, fruitless=3)
 ZERO = Report(rank=0, agent="zero", incarnation=1, sequence=1, round=Round(2, 0), able=True)
 ONE = replace(ZERO, rank=1, agent="one")
@@ -16,7 +18,7 @@ ONE = replace(ZERO, rank=1, agent="one")
 
 def gathered(*reports: Report) -> Leader:
     """A second leader of two that heard these at time 1 and took its turn."""
-    leader = Leader(term=2, nodes=2, limits=LIMITS, now=0.0)
+    leader = Leader(term=2, gang=PAIR, limits=LIMITS, now=0.0)
     hear(leader, 1.0, *reports)
     return leader
 
@@ -26,6 +28,11 @@ def hear(leader: Leader, now: float, *reports: Report) -> None:
     for report in reports:
         assert leader.hear(report, now) == ""
     leader.turn(now)
+
+
+def lacks(leader: Leader, now: float) -> dict[int, str]:
+    """Rank -> why the next round does not start with it."""
+    return {rank: lack.why for rank, lack in leader.missing(now).items()}
 
 
 def running(report: Report, sequence: int = 2, **changes: object) -> Report:
@@ -45,21 +52,21 @@ def running(report: Report, sequence: int = 2, **changes: object) -> Report:
 def test_a_round_waits_for_the_one_that_is_not_ready_and_says_why(one: Report, why: str) -> None:
     leader = gathered(ZERO, one)
     assert leader.order.wanted is Wanted.STAND_BY
-    assert leader.missing(1.0) == {1: why}
+    assert lacks(leader, 1.0) == {1: why}
 
 
 def test_a_member_that_has_fallen_silent_is_waited_for() -> None:
-    leader = Leader(term=2, nodes=2, limits=LIMITS, now=0.0)
+    leader = Leader(term=2, gang=PAIR, limits=LIMITS, now=0.0)
     leader.hear(ONE, 1.0)
     hear(leader, 6.1, ZERO)
-    assert leader.missing(6.1) == {1: "is not there"}
+    assert lacks(leader, 6.1) == {1: "is not there"}
 
 
 def test_the_gang_is_given_up_when_patience_ends_and_the_one_that_is_missing_is_named() -> None:
     leader = gathered(ZERO)
     hear(leader, 60.1, replace(ZERO, sequence=2))
     assert (leader.order.wanted, leader.order.code) == (Wanted.LEAVE, 82)
-    assert "rank 1 is not there" in leader.order.why
+    assert "pod 1 is not there" in leader.order.why
 
 
 def failed(code: int, why: str) -> Leader:
@@ -112,16 +119,16 @@ def test_what_another_round_would_only_repeat_ends_the_attempt() -> None:
 
 
 def test_the_first_round_of_a_gang_needs_no_order_and_ends_as_any_other() -> None:
-    leader = Leader(term=1, nodes=2, limits=LIMITS, now=0.0)
+    leader = Leader(term=1, gang=PAIR, limits=LIMITS, now=0.0)
     zero, one = replace(ZERO, round=NONE), replace(ONE, round=NONE)
     hear(leader, 1.0, zero)
     assert (leader.order.round, leader.order.wanted) == (FIRST, Wanted.TRAIN)
     hear(leader, 2.0, replace(zero, sequence=2, round=FIRST, running=True, fault=Fault(137, "killed")))
     assert (leader.order.round, leader.order.wanted) == (FIRST, Wanted.STAND_BY)
     hear(leader, 3.0, replace(zero, sequence=3, round=FIRST), one)
-    assert leader.missing(3.0) == {1: "still ends its ranks"}, "it has not promised not to begin"
+    assert lacks(leader, 3.0) == {1: "still ends its ranks"}, "it has not promised not to begin"
     hear(leader, 4.0, replace(one, sequence=2, round=FIRST))
-    assert (leader.order.round, leader.order.members) == (Round(1, 2), ("zero", "one"))
+    assert (leader.order.round, leader.order.members) == (Round(1, 2), (Place(0, "zero"), Place(1, "one")))
 
 
 NEXT = replace(ONE, agent="next", incarnation=2, round=Round(2, 1))
@@ -131,19 +138,19 @@ LOST = Fault(82, "pod 1's agent has been silent for 5.1 s", lost=True)
 def test_a_lost_pod_ends_the_round_at_once_and_is_the_reason_whatever_others_say_after_it() -> None:
     leader = gathered(ZERO, ONE)
     hear(leader, 2.0, running(ZERO), running(ONE))
-    leader.lose(1, 1, LOST)
+    leader.lose(1, 1, LOST, 2.0)
     hear(leader, 2.1, running(ZERO, 3, fault=Fault(1, "connection reset by peer")))
     assert (leader.order.wanted, leader.order.why) == (Wanted.STAND_BY, LOST.why)
     hear(leader, 2.2, replace(running(ZERO, 9), running=False))
-    assert leader.missing(2.2) == {1: "is not there"}
+    assert lacks(leader, 2.2) == {1: "is not there"}
     hear(leader, 3.0, NEXT)
-    assert (leader.order.round, leader.order.members) == (Round(2, 2), ("zero", "next"))
+    assert (leader.order.round, leader.order.members) == (Round(2, 2), (Place(0, "zero"), Place(1, "next")))
     assert (leader.ended[0].rank, leader.ended[0].fault, leader.ended[0].replaced) == (1, LOST, True)
 
 
 def test_a_pod_that_is_lost_while_the_others_say_why_they_failed_is_why_they_did() -> None:
     leader = failed(1, "connection reset by peer")
-    leader.lose(1, 1, LOST)
+    leader.lose(1, 1, LOST, 3.3)
     hear(leader, 3.4, replace(running(ZERO, 9), running=False), NEXT)
     assert leader.ended[0].fault == LOST
 
@@ -157,14 +164,54 @@ def test_a_pod_whose_next_one_is_there_before_it_is_missed_is_why_the_others_fai
 def test_a_pod_that_is_lost_after_its_ranks_were_gone_is_not_why_the_round_ended() -> None:
     leader = failed(1, "ValueError")
     hear(leader, 3.4, replace(running(ONE, 4, fault=Fault(1, "ValueError")), running=False))
-    leader.lose(1, 1, LOST)
+    leader.lose(1, 1, LOST, 3.3)
     hear(leader, 3.5, replace(running(ZERO, 9), running=False), NEXT)
     assert leader.ended[0].fault == Fault(1, "ValueError")
 
 
+GHOSTLY = replace(NEXT, round=FIRST, follows_the_dead=False)
+
+
+LINKED = replace(LIMITS, linked=True)
+
+
+def first_leader() -> Leader:
+    """Of two that train."""
+    leader = Leader(term=1, gang=PAIR, limits=LINKED, now=0.0)
+    for report in (ZERO, ONE):
+        leader.hear(replace(report, round=FIRST, running=True), 1.0)
+    return leader
+
+
+def test_the_first_leader_waits_until_the_pod_that_it_lost_has_no_lease_and_no_longer_for_the_next_one() -> None:
+    leader = first_leader()
+    leader.lose(1, 1, LOST, 10.0)
+    hear(leader, 10.0, replace(ZERO, sequence=2, round=FIRST))
+    hear(leader, 10.0 + LIMITS.silence, GHOSTLY)
+    assert lacks(leader, 10.0 + LIMITS.silence) == {1: "follows a pod that may still run"}
+    leader.turn(10.1 + LIMITS.silence)
+    assert (leader.order.wanted, leader.order.members) == (Wanted.TRAIN, (Place(0, "zero"), Place(1, "next")))
+
+
+def test_a_pod_that_the_first_leader_has_not_lost_keeps_its_lease_until_the_next_one_is_heard() -> None:
+    leader = first_leader()
+    hear(leader, 10.0, replace(ZERO, sequence=2, round=FIRST), GHOSTLY)
+    hear(leader, 10.0, replace(ZERO, sequence=3, round=FIRST))
+    assert lacks(leader, 10.0 + LIMITS.silence) == {1: "follows a pod that may still run"}
+    assert lacks(leader, 10.1 + LIMITS.silence) == {}
+
+
+def test_a_later_leader_also_waits_for_a_pod_that_an_earlier_one_may_have_answered() -> None:
+    leader = Leader(term=2, gang=PAIR, limits=LINKED, now=0.0)
+    hear(leader, 1.0, ZERO)
+    hear(leader, 2.0, replace(NEXT, follows_the_dead=False))
+    assert lacks(leader, 2.0 + LIMITS.lease + LIMITS.silence) == {1: "follows a pod that may still run"}
+    assert lacks(leader, 2.1 + LIMITS.lease + LIMITS.silence) == {}
+
+
 def test_the_loss_of_a_pod_that_was_replaced_already_is_no_news() -> None:
     leader = gathered(ZERO, replace(ONE, agent="next", incarnation=2))
-    leader.lose(1, 1, LOST)
+    leader.lose(1, 1, LOST, 2.0)
     leader.turn(2.0)
     assert leader.order.wanted is Wanted.TRAIN
 
@@ -173,12 +220,12 @@ def test_ranks_that_cannot_be_killed_are_waited_for_less_long_than_a_pod() -> No
     leader = failed(1, "ValueError")
     hear(leader, 3.2 + LIMITS.clearing, replace(running(ZERO, 9), running=False))
     assert leader.order.wanted is Wanted.STAND_BY
-    leader.lose(1, 1, LOST)
+    leader.lose(1, 1, LOST, 3.3 + LIMITS.clearing)
     leader.turn(3.3 + LIMITS.clearing)
     assert leader.order.wanted is Wanted.STAND_BY, "a pod takes longer"
     leader.hear(running(ONE, 10), 3.3 + LIMITS.clearing)
     leader.turn(3.3 + LIMITS.clearing)
-    assert "rank 1 still ends its ranks" in leader.order.why
+    assert "pod 1 still ends its ranks" in leader.order.why
 
 
 def test_a_report_that_was_overtaken_takes_nothing_back() -> None:
@@ -190,7 +237,7 @@ def test_a_report_that_was_overtaken_takes_nothing_back() -> None:
 
 def test_a_second_agent_of_a_rank_is_refused_unless_the_operator_made_its_pod_later() -> None:
     leader = gathered(ZERO, ONE)
-    assert leader.hear(replace(ONE, agent="other"), 2.0) == "another agent holds rank 1"
+    assert leader.hear(replace(ONE, agent="other"), 2.0) == "another agent is that of pod 1"
     assert leader.hear(replace(ONE, agent="later", incarnation=2), 2.0) == ""
 
 
@@ -207,12 +254,56 @@ def test_a_copy_that_has_not_come_back_to_its_node_is_not_gone_on_from() -> None
     assert gathered(zero, replace(ONE, held=((50, (0,)),))).order.step is None
 
 
+SPARED = Membership(nodes=2, spares=1)
+
+
+def went_on(*held: tuple[tuple[int, tuple[int, ...]], ...], gang: Membership = SPARED) -> Leader:
+    """The first leader of two and a spare, after pod 1 was lost; what pods have in memory, by their ranks."""
+    leader = Leader(term=1, gang=gang, limits=LINKED, now=0.0)
+    pods = [Report(rank=rank, agent=str(rank), incarnation=1, sequence=1, able=True) for rank in range(gang.pods)]
+    hear(leader, 1.0, *(replace(pod, round=FIRST, running=True) for pod in pods[:2]), *pods[2:])
+    leader.lose(1, 1, LOST, 2.0)
+    leader.turn(2.0)
+    leader.turn(10.0)  # nothing of it runs any more
+    there = [pod for pod in pods if pod.rank != 1]
+    hear(leader, 10.0, *(replace(pod, sequence=2, round=FIRST, held=held[pod.rank]) for pod in there))
+    return leader
+
+
+def test_where_a_spare_takes_a_place_a_copy_at_another_member_is_gone_on_from() -> None:
+    leader = went_on(((40, (0, 1)), (50, (0, 1))), (), ())
+    assert ([place.rank for place in leader.order.members], leader.order.step) == ([0, 2], 50)
+    assert went_on(((40, (0, 1)), (50, (0,))), (), ()).order.step == 40
+    assert went_on(((50, (0,)),), (), ()).order.step is None
+
+
+def test_what_a_pod_holds_that_the_last_round_was_not_of_is_not_gone_on_from() -> None:
+    leader = went_on(((50, (0, 1)),), (), ())
+    again = [Report(rank=rank, agent=str(rank), incarnation=1, sequence=3, round=Round(1, 2)) for rank in (0, 1, 2)]
+    hear(leader, 11.0, *(replace(one, running=True, able=True) for one in (again[0], again[2])))
+    stale = replace(again[1], able=True, held=((50, (1,)),))
+    leader.hear(stale, 12.0)
+    leader.lose(2, 1, LOST, 12.0)
+    leader.turn(12.0)
+    leader.turn(20.0)
+    hear(leader, 20.0, replace(again[0], sequence=4, able=True, held=((50, (0,)),)))
+    assert ([place.rank for place in leader.order.members], leader.order.step) == ([0, 1], None)
+
+
+def test_a_round_of_another_size_goes_on_from_a_checkpoint() -> None:
+    leader = went_on(((50, (0, 1)),), (), gang=Membership(nodes=2, least=1, patience=3.0))
+    assert ([place.rank for place in leader.order.members], leader.order.step) == ([0], None)
+
+
 @pytest.mark.parametrize(("saved", "step"), [(49, 50), (50, 50), (51, None)])
 def test_nobody_goes_on_from_a_step_in_memory_that_a_checkpoint_has_passed(saved: int, step: int | None) -> None:
-    leader = gathered(replace(ZERO, held=((50, (0,)),)))
-    leader.saved = saved
-    leader.hear(replace(ONE, held=((50, (1,)),)), 2.0)
-    leader.turn(2.0)
+    leader = gathered(replace(ZERO, held=((50, (0,)),), saved=saved), replace(ONE, held=((50, (1,)),)))
+    assert (leader.order.wanted, leader.order.step) == (Wanted.TRAIN, step)
+
+
+@pytest.mark.parametrize(("own", "step"), [(-1, None), (40, 50), (0, 50)])
+def test_a_new_rank_0_that_has_heard_of_no_checkpoint_believes_the_others(own: int, step: int | None) -> None:
+    leader = gathered(replace(ZERO, held=((50, (0,)),), saved=own), replace(ONE, held=((50, (1,)),), saved=51))
     assert (leader.order.wanted, leader.order.step) == (Wanted.TRAIN, step)
 
 

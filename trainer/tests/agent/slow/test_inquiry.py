@@ -23,12 +23,12 @@ class Agent:
 
     def __init__(self, rank: int, *, gpus: int = 0) -> None:
         pod = Pod(job="flux", pod_uid="p", node="n", rank=rank, attempt=1)
-        self.board = StatusBoard(pod, job_uid="u", first_rank=2 * rank, clock=lambda: "now")
+        self.board = StatusBoard(pod, job_uid="u", ranks_per_pod=2, clock=lambda: "now")
         self.said: list[Any] = []
         self.looked: list[int | None] = []
         self.pace: tuple[GpuPace, ...] = ()
         parts = {"board": self.board, "link": self, "gpus": self, "look": self._look}
-        self.inquiry = SlowRankInquiry(pod=rank, first_rank=2 * rank, gpus_per_pod=gpus, **parts)
+        self.inquiry = SlowRankInquiry(pod=rank, gpus_per_pod=gpus, **parts)
         for local in range(2):
             self.inquiry.hear(Message(HostEvent.STARTED, 2 * rank + local, {"pid": 70 + 2 * rank + local}), 0.0)
 

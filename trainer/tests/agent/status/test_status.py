@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from oarlock_api.contract.health import Health, HealthState
-from oarlock_api.contract.status import Degradation, PodPhase, parse_status
+from oarlock_api.contract.status import Degradation, MemoryStatus, PodPhase, parse_status
 from oarlock_trainer.agent.status import metrics
 from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.status.status_server import StatusServer
@@ -46,7 +46,7 @@ FIELDS = (
 
 def new_board() -> StatusBoard:
     seconds = count()
-    return StatusBoard(POD, job_uid="u", first_rank=8, clock=lambda: f"2026-01-01T00:00:{next(seconds):02d}Z")
+    return StatusBoard(POD, job_uid="u", ranks_per_pod=8, clock=lambda: f"2026-01-01T00:00:{next(seconds):02d}Z")
 
 
 def test_the_first_step_is_dated_once() -> None:
@@ -89,6 +89,18 @@ def test_what_a_rank_calls_degraded_stands_there_until_it_says_that_it_is_over()
     families = text_string_to_metric_families(metrics.exposition("flux", board.status).decode())
     degraded = next(family for family in families if family.name == "oarlock_trainer_degraded").samples
     assert [one.labels["reason"] for one in degraded if one.value] == ["CheckpointStorageFull"]
+
+
+def test_the_state_in_memory_is_told_until_ranks_start_anew_or_none_is_kept_any_more() -> None:
+    held = Message(Event.MEMORY, 8, {"step": 40, "savedAt": "2026-01-01T00:00:00Z", "copied": False})
+    board = new_board()
+    board.apply(held)
+    assert parse_status(board.status.to_json()).memory == MemoryStatus(40, "2026-01-01T00:00:00Z", copied=False)
+    board.start_anew("again")
+    assert board.status.memory is None
+    board.apply(held)
+    board.apply(Message(Event.DEGRADED, 8, {"reason": "MemoryOff", "message": "full"}))
+    assert parse_status(board.status.to_json()).memory is None
 
 
 @given(

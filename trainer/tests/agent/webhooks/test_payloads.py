@@ -104,6 +104,7 @@ def told(status: PodStatus) -> list[WebhookEvent]:
             )
         ),
         events.restarted(WHO, AT, end=ROUND, status=status),
+        events.trains_again(WHO, AT, end=replace(ROUND, resumed_step=140, down_seconds=2.6), status=status),
         events.restarted(
             WHO, AT, end=replace(ROUND, number=2, step=143, resumed_step=140, down_seconds=2.6), status=status
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -71,19 +72,43 @@ def test_training_has_begun_with_its_first_step_and_says_whether_anew(step: int 
     assert said(begun) == [f"training.status {word} (Info)"]
 
 
-def test_each_round_that_ended_is_a_warning_once_and_the_attempt_goes_on() -> None:
+def test_each_round_that_ended_is_a_warning_once_and_its_successor_s_first_step_tells_the_time_left() -> None:
     story = Story(WHO)
     first = RoundEnd(number=1, ended_at=AT, rank=1, code=137, why="rank 3 was killed by SIGKILL", step=143)
-    second = replace(first, number=2, code=83, why="no step for 60 s")
+    second = replace(first, number=2, code=83, why="nothing was heard of it", lost_pod=True)
     story.changes(TRAINING, at=AT, now=0.0)
     told = []
-    for rounds in ((first,), (first,), (replace(first, resumed_step=140, down_seconds=2.6),), (first, second)):
-        told += story.changes(replace(TRAINING, rounds=rounds), at=AT, now=0.0)
-    assert said(told) == ["training.status restarted (Warning)"] * 2
-    assert [event.payload["data"]["reason"] for event in told] == ["Application", "Hang"]
+    done = replace(first, resumed_step=140, down_seconds=2.6)
+    figures = Figures(step=141, total_steps=151, seconds_per_step=2.0)
+    for rounds in ((first,), (first,), (done,), (done,), (done, second)):
+        told += story.changes(replace(TRAINING, figures=figures, rounds=rounds), at=AT, now=0.0)
+    restarted, resumed, lost = said(told)
+    assert (restarted, lost) == ("training.status restarted (Warning)",) * 2
+    assert resumed == "training.status resumed (Info)"
+    assert told[1].payload["message"] == "Training resumed from step 140, 2.6 s after the fault"
+    assert told[1].payload["progress"]["eta_seconds"] == 20.0
+    assert [event.payload["data"]["reason"] for event in told] == ["Application", None, "Hang"]
     assert told[0].payload["message"] == "pod 1: rank 3 was killed by SIGKILL; the ranks start anew in their pods"
     assert told[0].payload["step"] == 143
-    assert len({event.payload["dedupe_id"] for event in told}) == 2
+    assert told[2].payload["message"] == "pod 1: nothing was heard of it; its pod was made anew, and all ranks start"
+    assert len({event.payload["dedupe_id"] for event in told}) == 3
+
+
+@pytest.mark.parametrize(
+    ("end", "message", "level"),
+    [
+        ({"lost_pod": True, "spare": True}, "pod 1: lost; a spare takes its place, and all ranks start", "Warning"),
+        ({"lost_pod": True, "nodes": 2}, "pod 1: lost; all ranks start, on 2 nodes", "Warning"),
+        ({"code": 86, "nodes": 3, "why": "3 can train"}, "3 can train; all ranks start, on 3 nodes", "Info"),
+    ],
+    ids=["a spare", "fewer nodes", "more nodes"],
+)
+def test_a_round_of_other_members_is_told_as_that(end: dict[str, Any], message: str, level: str) -> None:
+    story = Story(WHO)
+    story.changes(TRAINING, at=AT, now=0.0)
+    known: dict[str, Any] = {"number": 1, "ended_at": AT, "rank": 1, "code": 82, "why": "lost"} | end
+    (told,) = story.changes(replace(TRAINING, rounds=(RoundEnd(**known),)), at=AT, now=0.0)
+    assert (told.payload["message"], said([told])) == (message, [f"training.status restarted ({level})"])
 
 
 def test_progress_is_told_at_most_once_a_minute_however_fast_the_steps_are() -> None:

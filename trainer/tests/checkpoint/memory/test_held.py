@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from oarlock_trainer.checkpoint.memory.held import folder_of, held, manifest_name, state_name, steps_of
+from oarlock_trainer.checkpoint.memory.held import folder_of, held, manifest_name, state_name, steps_of, sweep
 
 
 def fill(folder: Path, *whole: tuple[int, int]) -> None:
@@ -49,6 +49,21 @@ def test_a_folder_that_is_not_there_or_may_not_be_read_holds_nothing(tmp_path: P
 def test_each_attempt_has_a_folder_of_its_own(tmp_path: Path) -> None:
     folders = {folder_of(uid, attempt, shared_memory=tmp_path) for uid in ("a", "b") for attempt in (1, 2)}
     assert len(folders) == 4
+
+
+def test_what_earlier_attempts_of_a_job_left_goes_and_nothing_else_does(tmp_path: Path) -> None:
+    for attempt in (1, 2, 3, 10):
+        fill(folder_of("a", attempt, shared_memory=tmp_path), (5, 0))
+    fill(folder_of("ab", 1, shared_memory=tmp_path), (5, 0))
+    fill(tmp_path / "elsewhere", (5, 0))
+    (tmp_path / "oarlock-a-a0").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "oarlock-a-a1-x").mkdir()
+    sweep("a", 3, shared_memory=tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "oarlock-a-a3", "oarlock-a-a10", "oarlock-ab-a1", "elsewhere", "oarlock-a-a0", "oarlock-a-a1-x"
+    }  # fmt: skip
+    assert held(tmp_path / "elsewhere", ranks_per_node=1) == {5: (0,)}
+    sweep("a", 3, shared_memory=tmp_path / "none")
 
 
 def test_the_agent_asks_without_torch() -> None:

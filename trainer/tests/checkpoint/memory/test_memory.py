@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import shutil
@@ -111,7 +112,7 @@ def test_with_a_ring_no_state_is_written_over_before_the_node_has_the_same_step_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = remember(tmp_path, ring=True, ranks=one_of_nodes(0, 2))
-    everybody = (2.0, 1.0)
+    everybody = (2.0, 1.0, 2.0)
     memory.told(0)
     step(memory, 1, told=everybody)
     settle(memory)
@@ -124,6 +125,34 @@ def test_with_a_ring_no_state_is_written_over_before_the_node_has_the_same_step_
     assert memory.told(3)[0] == 0.0
     monkeypatch.setattr(memory, "_whole_at", -1e6)  # the ring does not come so far
     assert memory.told(3)[0] == 1.0
+
+
+def test_where_the_ring_does_not_come_so_far_that_is_said_once_and_no_further_state_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = remember(tmp_path, ring=True, ranks=one_of_nodes(1, 3))
+    everybody = (3.0, 1.0, 3.0)
+    memory.told(0)
+    step(memory, 1, told=everybody)
+    settle(memory)
+    assert memory.told(2)[0] == 0.0
+    monkeypatch.setattr(memory, "_whole_at", -1e6)
+    assert memory.told(2)[0] == 1.0
+    said = capsys.readouterr().err
+    assert said.startswith("the state in memory of pod 0 of the gang is not copied to pod 1 of the gang within 120 s")
+    assert "the newest checkpoint" in said
+    assert "spec.recovery.memory.everySteps" in said
+    step(memory, 2, told=everybody)
+    settle(memory)
+    assert memory.told(3)[0] == 1.0
+    (tmp_path / manifest_name(2, 0)).touch()  # by the agent: it works again
+    assert memory.told(3)[0] == 1.0
+    step(memory, 3, told=everybody)
+    settle(memory)
+    assert memory.told(4)[0] == 0.0
+    monkeypatch.setattr(memory, "_whole_at", -1e6)
+    assert memory.told(4)[0] == 1.0
+    assert capsys.readouterr().err == ""
 
 
 def test_whoever_gives_its_state_up_gives_back_the_copies_of_the_node_before_too(tmp_path: Path) -> None:
@@ -189,7 +218,7 @@ def test_a_folder_of_somebody_else_is_not_written_to(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     memory = remember(tmp_path)
-    assert memory.told(1) == (-math.inf, 0.0)
+    assert memory.told(1) == (-math.inf, 0.0, 0.0)
     assert "it belongs to somebody else" in capsys.readouterr().err
 
 
@@ -197,7 +226,7 @@ def test_a_link_in_the_folder_s_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "memory").symlink_to(tmp_path / "elsewhere")
     memory = remember(tmp_path / "memory")
-    assert memory.told(1) == (-math.inf, 0.0)
+    assert memory.told(1) == (-math.inf, 0.0, 0.0)
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
@@ -209,7 +238,7 @@ def test_too_little_room_is_said_in_one_sentence_and_nothing_is_kept(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
     memory = remember(tmp_path)
-    assert step(memory, 1) == (-math.inf, 0.0)
+    assert step(memory, 1) == (-math.inf, 0.0, 0.0)
     said = capsys.readouterr().err
     assert said.startswith(
         "no state is kept in the nodes' memory, a restart takes the newest checkpoint: node n1 has 0.0 GB"
@@ -232,8 +261,8 @@ def test_a_folder_that_is_full_gives_all_back_and_training_goes_on(
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     memory = remember(tmp_path)
-    assert step(memory, 1) == (-math.inf, 0.0)
-    assert step(memory, 2) == (-math.inf, 0.0)
+    assert step(memory, 1) == (-math.inf, 0.0, 0.0)
+    assert step(memory, 2) == (-math.inf, 0.0, 0.0)
     assert capsys.readouterr().err.count(f"{tmp_path}: No space left on device: raise spec.pod.sharedMemory\n") == 1
     assert not tmp_path.exists()
 
@@ -249,8 +278,8 @@ def test_a_manifest_for_which_there_is_no_room_ends_it_as_well(
 
     settle(memory)
     monkeypatch.setattr(memory._files, "complete", full)
-    assert step(memory, 2) == (1.0, 1.0)
-    assert step(memory, 3) == (-math.inf, 0.0)
+    assert step(memory, 2) == (1.0, 1.0, 1.0)
+    assert step(memory, 3) == (-math.inf, 0.0, 0.0)
     assert "No space left on device" in capsys.readouterr().err
     assert not tmp_path.exists()
 
@@ -258,8 +287,8 @@ def test_a_manifest_for_which_there_is_no_room_ends_it_as_well(
 def test_where_another_rank_gives_up_this_one_does_without_a_word(tmp_path: Path, capsys: Any) -> None:
     memory = remember(tmp_path)
     step(memory, 1)
-    assert step(memory, 2, told=(-math.inf, 0.0)) == (1.0, 1.0)
-    assert memory.told(3) == (-math.inf, 0.0)
+    assert step(memory, 2, told=(-math.inf, 0.0, 0.0)) == (1.0, 1.0, 1.0)
+    assert memory.told(3) == (-math.inf, 0.0, 0.0)
     assert not tmp_path.exists()
     assert capsys.readouterr().err == ""
 
@@ -267,16 +296,16 @@ def test_where_another_rank_gives_up_this_one_does_without_a_word(tmp_path: Path
 def test_no_state_is_taken_before_all_ranks_are_ready(tmp_path: Path) -> None:
     ranks = alone(0, 2)
     memory = remember(tmp_path, ranks=ranks)
-    step(memory, 1, told=(1.0, 1.0))
-    step(memory, 2, told=(2.0, 0.0))
+    step(memory, 1, told=(1.0, 1.0, 1.0))
+    step(memory, 2, told=(2.0, 0.0, 2.0))
     assert memory._writing is None
-    step(memory, 3, told=(2.0, 1.0))
+    step(memory, 3, told=(2.0, 1.0, 2.0))
     settle(memory)
     assert steps_of(tmp_path, 0) == [3]
 
 
 def test_only_rank_0_tells_that_a_state_is_due(tmp_path: Path) -> None:
-    assert remember(tmp_path, ranks=alone(1, 2)).told(1) == (1.0, 0.0)
+    assert remember(tmp_path, ranks=alone(1, 2)).told(1) == (1.0, 0.0, 1.0)
 
 
 def test_a_node_lacks_what_all_its_ranks_need_more() -> None:
@@ -354,17 +383,39 @@ class Heard(Alone):
 def test_one_rank_that_has_nothing_keeps_all_others_from_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ranks = Heard(Room("n1", 1 << 40, 1 << 40, 1, 0))
     memory = remember(tmp_path, ranks=ranks, engine=Plain(rank=0, ranks=2))
-    step(memory, 5, told=(2.0, 1.0))
+    step(memory, 5, told=(2.0, 1.0, 2.0))
     settle(memory)
     job: Any = Facts()
     assert resume(job, Heard("rank 1's part can't be read"), tmp_path, 5) is None  # type: ignore[arg-type]
     assert "rank 1's part can't be read" in capsys.readouterr().err
 
 
+def test_parts_of_two_rounds_are_no_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranks = Heard(Room("n1", 1 << 40, 1 << 40, 1, 0))
+    memory = remember(tmp_path, ranks=ranks, engine=Plain(rank=0, ranks=2), round_=3)
+    step(memory, 5, told=(2.0, 1.0, 2.0))
+    settle(memory)
+    manifest = parse_manifest((tmp_path / manifest_name(5, 0)).read_text())
+    assert manifest.round == 3
+    job: Any = Facts(round_=4)
+    assert resume(job, Heard(replace(manifest, round=2)), tmp_path, 5) is None  # type: ignore[arg-type]
+    assert "the parts of rank 0 and rank 1 are not of one run" in capsys.readouterr().err
+    assert resume(job, Heard(manifest), tmp_path, 5)  # type: ignore[arg-type]
+
+
+def test_a_manifest_of_the_first_round_names_none_as_those_in_the_storage(tmp_path: Path) -> None:
+    memory = remember(tmp_path)
+    step(memory, 5)
+    settle(memory)
+    body = (tmp_path / manifest_name(5, 0)).read_text()
+    assert "round" not in json.loads(body)
+    assert parse_manifest(body).round == 1
+
+
 def test_parts_of_two_runs_are_no_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ranks = Heard(Room("n1", 1 << 40, 1 << 40, 1, 0))
     memory = remember(tmp_path, ranks=ranks, engine=Plain(rank=0, ranks=2))
-    step(memory, 5, told=(2.0, 1.0))
+    step(memory, 5, told=(2.0, 1.0, 2.0))
     settle(memory)
     job: Any = Facts()
     own: Any = resume(job, Heard("x"), tmp_path, 5)  # type: ignore[arg-type]

@@ -105,11 +105,13 @@ def test_what_imports_and_other_checks_have_taken_leaves_the_ranks_no_less_time(
 
 def test_a_pod_that_takes_a_lost_ones_place_does_no_check_that_the_others_have_done_without_it(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
-    path.write_text(json.dumps({**Agent(tmp_path).job, "preflight": {"storage": False, "clock": False}}))
-    later = {"OARLOCK_CONFIG": str(path), "MACHINE_RANK": "1", "OARLOCK_INCARNATION": "2"}
-    preflight = Preflight(read_assignment(later), {}, collective=True, torch_cuda="", now=0.0)
-    assert preflight.rank_seconds is None
-    assert "collective" not in preflight.expected
+    checked = {"preflight": {"storage": False, "clock": False}, "spares": 1}
+    path.write_text(json.dumps(Agent(tmp_path).job | checked))
+    for later in ({"MACHINE_RANK": "1", "OARLOCK_INCARNATION": "2"}, {"MACHINE_RANK": "2"}):
+        assignment = read_assignment({"OARLOCK_CONFIG": str(path), **later})
+        preflight = Preflight(assignment, {}, collective=True, torch_cuda="", now=0.0)
+        assert preflight.rank_seconds is None
+        assert "collective" not in preflight.expected
 
 
 def test_a_job_that_does_not_ask_for_it_has_none(agent: Agent) -> None:

@@ -34,6 +34,7 @@ class FlightRecorder:
         self._folder = folder if wanted and not own and _can_hold_pipes(folder) else None
         self._inherited = inherited
         self._asked: set[int] = set()
+        self.forget()  # what an earlier agent left there is of other ranks
 
     @property
     def environment(self) -> dict[str, str]:

@@ -77,6 +77,12 @@ class HangGuard:
         return self._watch.allowed if self._watch else None
 
     @property
+    def silent(self) -> float | None:
+        """Seconds without a sign of the rank that would be overdue first, None where nothing is judged."""
+        standing = self._watch.stand() if self._watch else None
+        return round(standing.overdue.silent, 3) if standing else None
+
+    @property
     def hung(self) -> bool:
         """Whether the ranks were found hanging: what they tell from then on is that they were shaken awake."""
         return self._hang is not None

@@ -44,7 +44,7 @@ class StacksOnRequest:
     """Of one agent."""
 
     def __init__(self, assignment: Assignment, *, ranks: Ranks, link: GangLink, history: History, output: Path) -> None:
-        self._pod, self._job_uid, self._nodes = assignment.pod, assignment.job.job_uid, assignment.job.nodes
+        self._pod, self._job_uid = assignment.pod, assignment.job.job_uid
         self._ranks, self._link, self._history = ranks, link, history
         self._folder = output / HISTORY / STACKS
         self._name = ""
@@ -55,12 +55,12 @@ class StacksOnRequest:
         self._writer: threading.Thread | None = None
 
     def begin(self, name: str, now: float) -> None:
-        """Ask this pod's ranks, and, as rank 0's agent, all other agents."""
+        """Ask this pod's ranks, and, as rank 0's agent, all other agents whose ranks are of this round."""
         self._name, self._due, self._files = name, now + ANSWER_SECONDS, []
         self._ranks.forget_stacks()
         self._ranks.ask_stacks(())
         if self._pod.rank == 0:
-            self._silent, self._deadline = set(range(self._nodes)), now + OTHERS_SECONDS
+            self._silent, self._deadline = set(self._ranks.pods), now + OTHERS_SECONDS
             self._link.ask(Ask(Topic.STACKS, name))
 
     def answered(self, answer: Answer) -> None:
@@ -84,7 +84,8 @@ class StacksOnRequest:
         if self._deadline == math.inf or (self._silent and now < self._deadline):
             return None
         self._deadline = math.inf
-        there = f"stacks of the ranks of {self._nodes - len(self._silent)} of {self._nodes} pods"
+        pods = len(self._ranks.pods)
+        there = f"stacks of the ranks of {pods - len(self._silent)} of {pods} pods"
         files = [file for file in self._files if file]
         lie = "in their logs and in the history"
         if len(files) < len(self._files):

@@ -22,7 +22,7 @@ from oarlock_api.contract.environment import Variable
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.contract.history import StoryLine, StoryType, parse_notes, parse_story
 from oarlock_api.contract.kept_spec import SPEC, KeptSpec, parse_settings
-from oarlock_api.contract.log_lines import LogStream
+from oarlock_api.contract.log_lines import LogStream, incarnation_begins
 from oarlock_trainer.agent import logs
 from oarlock_trainer.agent.history.clean_lines import CleanLines
 from oarlock_trainer.agent.history.life import Life, Teller
@@ -94,7 +94,7 @@ class History:
         self._spec = self._kept_spec(assignment, environment.get(Variable.SPEC, "")) if self._leads else None
         self._keep = job.history.keep_attempts
         self._report: Report | None = None
-        self._nodes, self._gathered = job.nodes, False
+        self._members = range(job.nodes)
         self._folder = output / layout.HISTORY
         self._attempt_folder = layout.attempt_folder(pod.attempt, job.job_uid)
         logs_folder = self._folder / layout.LOGS / self._attempt_folder
@@ -113,6 +113,8 @@ class History:
             stream: functools.partial(self._take, stream) for stream in LogStream
         }
         logs.also_to(lambda line: self._take(LogStream.AGENT, line.encode(errors="replace") + b"\n"))
+        if pod.incarnation > 1:
+            self._take(LogStream.NOTE, f"{incarnation_begins(pod.incarnation)}\n".encode())
         if self._leads:
             self._tell(
                 self._teller.line(
@@ -141,11 +143,10 @@ class History:
 
     @_harmless
     def gathered(self, nodes: Mapping[int, str]) -> None:
-        """Tell which rank is on which node, once all are there: in several lines where there are many."""
-        if self._gathered or not self._leads or len(nodes) < self._nodes:
+        """Tell which rank is on which node, once all are there, and who has moved: in several lines where there are many."""
+        if nodes is self._life.nodes or not self._leads or not all(rank in nodes for rank in self._members):
             return
-        self._gathered, self._life.nodes = True, nodes
-        ranks = sorted(nodes)
+        ranks = sorted(self._life.move(nodes))
         for start in range(0, len(ranks), _NODES_IN_A_LINE):
             told = {str(rank): nodes[rank] for rank in ranks[start : start + _NODES_IN_A_LINE]}
             self._tell(self._teller.line(StoryType.GANG_COMPLETE, self._timestamp(), nodes=told))

@@ -64,6 +64,15 @@ class Life:
         self._stages: set[str] = set()
         self.nodes: Mapping[int, str] = {}
         """Rank of a pod -> its node, once that is known."""
+        self._left: dict[int, str] = {}
+        """The node of a lost pod whose next one is elsewhere, until its round's end is told."""
+
+    def move(self, nodes: Mapping[int, str]) -> list[int]:
+        """Take in where pods are; the ranks of those that were not there before."""
+        moved = [rank for rank, node in nodes.items() if self.nodes.get(rank) != node]
+        self._left |= {rank: self.nodes[rank] for rank in moved if rank in self.nodes}
+        self.nodes = nodes
+        return moved
 
     def changes(self, status: PodStatus, *, at: str) -> list[StoryLine]:
         """Lines about what is new since the last status. `at` is RFC 3339."""
@@ -164,10 +173,12 @@ class Life:
             round=end.number,
             code=end.code,
             step=end.step,
+            silentSeconds=end.silent_seconds or None,
             lostPod=end.lost_pod or None,
         )
         own = end.rank == self._teller.rank
-        return line if own else replace(line, rank=end.rank, node=self.nodes.get(end.rank, ""))
+        node = (self._left.pop(end.rank, "") if end.lost_pod else "") or self.nodes.get(end.rank, "")
+        return line if own else replace(line, rank=end.rank, node=node)
 
     def _restarted(self, end: RoundEnd, at: str) -> StoryLine:
         step, down = end.resumed_step, end.down_seconds

@@ -44,7 +44,8 @@ class GangLink:
 
     Rank 0 listens on `port` (0 takes any free one, and `port` says which), the others connect to `leader`:`port`.
     Raises OSError where rank 0's port is taken. `key` is the attempt's: with it, nobody's words count who does not know it.
-    `descriptor` is readable when there is news, None for a single node. `incarnation` and `replaces` are the Gang's.
+    `descriptor` is readable when there is news, None for a single node. `incarnation`, `replaces` and `chooses` are as a
+    Gang has them.
     """
 
     def __init__(
@@ -62,10 +63,13 @@ class GangLink:
         node: str = "",
         incarnation: int = 1,
         replaces: bool = False,
+        chooses: bool = False,
     ) -> None:
         self.port = port
         self._nodes = {rank: node}
         self.descriptor: int | None = None
+        self.answered_at = -math.inf
+        """When the newest word of a member was sent that rank 0 had answered at the last news(), on the monotonic clock."""
         self._loop: Loop | None = None
         self._left = False
         self._over = threading.Event()
@@ -82,6 +86,7 @@ class GangLink:
             node=node,
             incarnation=incarnation,
             replaces=replaces,
+            chooses=chooses,
         )
         self._loop = loop = Loop(heartbeat=heartbeat)
         self.descriptor = loop.news_notifier.descriptor
@@ -95,6 +100,8 @@ class GangLink:
 
     def news(self) -> list[News]:
         """What happened since the last call, in order. Never blocks."""
+        if self._loop and isinstance(role := self._role, Member):
+            self.answered_at = role.answered_at  # before the news: what rank 0 said before that answer is among them
         return self._loop.news() if self._loop else []
 
     @property
@@ -123,11 +130,6 @@ class GangLink:
     def agent(self) -> str:
         """What this agent drew by chance for itself, as a member."""
         return self._role.agent if self._loop and isinstance(self._role, Member) else ""
-
-    @property
-    def answered_at(self) -> float:
-        """When the newest of a member's words was sent that rank 0 has answered, on the monotonic clock; -inf: none was."""
-        return self._role.answered_at if self._loop and isinstance(self._role, Member) else -math.inf
 
     def report(self, report: Report) -> None:
         """Have a member's agent tell rank 0's what is so; the newest is told again after a cut."""

@@ -308,7 +308,7 @@ class Leader:
 
     def _lose(self, cause: PeerLost, member: _Member) -> None:
         """The lost one is told too, if it can hear: it learns that the gang goes on without it."""
-        if self._gang.waits_after(cause.code):
+        if self._gang.waits_after(cause.code, rank=member.rank):
             self._loop.forget_newest(member.rank)
             self._loop.tell(lost_pod(cause, member.incarnation))
         elif self._cause is None:

@@ -180,8 +180,11 @@ class Member:
 
     def _take_first(self, frame: Frame | None) -> None:
         if isinstance(frame, Welcome):
+            hello_at = self._unanswered.popleft()
+            if math.isinf(self.answered_at):
+                self.answered_at = hello_at
+            # Whoever comes back first hears which order is in force, and then the answer to a beat.
             self._welcome = True
-            self._answered()
             self._beat_at = self._loop.now
             self._dialer.succeeded()
             log.info("the gang link to pod 0 stands")
@@ -207,7 +210,7 @@ class Member:
         self._lose(PeerLost(0, None, f"pod 0's agent has been silent for {silent:.1f} s{trouble}"))
 
     def _lose(self, cause: PeerLost) -> None:
-        waits = cause.rank == 0 and self._gang.waits_after(cause.code)
+        waits = cause.rank == 0 and self._gang.waits_after(cause.code, rank=0)
         self._loop.tell(lost_pod(cause, 0) if waits else cause)
         if waits:
             self._part(None)

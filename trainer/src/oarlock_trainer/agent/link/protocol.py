@@ -53,6 +53,7 @@ class Gang:
 
     `key` is the attempt's; without one whoever knows job and attempt is believed. `node` is the name of this agent's node.
     `incarnation` is that of this agent's pod. `replaces`: pods that are lost are made anew, one by one, and the others wait.
+    `chooses`: not all pods train, so whether the gang ends with one that leaves is for its rounds to say.
     """
 
     job_uid: str
@@ -65,10 +66,11 @@ class Gang:
     node: str = ""
     incarnation: int = 1
     replaces: bool = False
+    chooses: bool = False
 
-    def waits_after(self, code: int | None) -> bool:
+    def waits_after(self, code: int | None, *, rank: int) -> bool:
         """Whether a peer that leaves with this code, or without a word, is replaced, so that the gang waits for the next."""
-        return self.replaces and code not in FOR_ALL
+        return self.replaces and (code not in FOR_ALL or (self.chooses and rank != 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ class LocalCommand:
         self._rank = assignment.first_rank
         self.launch = plain_launch(assignment)
         self.numbers = range(self._rank, self._rank + 1)
+        self.pods = range(assignment.job.nodes)
         self.tells_first_step = assignment.pod.rank == 0  # the other nodes' commands have no steps to tell of
         self.inbox: Inbox | None = (inbox := Inbox())
         self._told = TrainerMessages(
@@ -96,6 +97,9 @@ class LocalCommand:
     def load(self) -> None:
         """It is ready from the start."""
         self._news.append(Message(HostEvent.READY, self._rank, {}))
+
+    def be_of_round(self, members: tuple[int, ...]) -> None:
+        """Nothing: its gang has neither spares nor other sizes, so they are always the same."""
 
     def start(self, variables: Mapping[str, str]) -> None:
         """Start it, in a session of its own. Raises StartError where the image has no such program or folder."""

@@ -54,9 +54,11 @@ class LocalRanks:
         keep: Mapping[LogStream, Callable[[bytes], None]],
     ) -> None:
         self._assignment, self._environment = assignment, environment
+        self._common: dict[str, str] = {}
+        self._of_round: dict[str, str] = {}
+        self._without: list[str] = []
         self._program, self._warm = program, warm
         self.launch = plan_launch(assignment)
-        self.numbers = range(assignment.first_rank, assignment.first_rank + assignment.ranks_per_node)
         # Other programs are known to where the job says how long a step may take.
         self.tells_first_step = program == rank_host.PROGRAM or assignment.job.recovery.hang_seconds > 0
         self._stacks = Stacks(assignment.ranks_per_node)
@@ -75,12 +77,12 @@ class LocalRanks:
             *("--control", str(self._orders_read), "--parent", str(os.getpid())),
             *("--program", self._program, "--warm", self._warm),
         )
-        common = rank_environment.shared(self.launch, self._environment) | self._recorder.environment
+        self._common = rank_environment.shared(self.launch, self._environment)
         # What the host itself tells, its first rank tells.
         own = rank_environment.of_rank(self._assignment, 0) | {channel.AGENT_FD: str(self._tells)}
         self.host_pid = children.spawn(
             command,
-            environment={**self._environment, **common, **own},
+            environment={**self._environment, **self._common, **self._recorder.environment, **own},
             inherit=(self._orders_read, self._tells, *self._stacks.descriptors),
             stdout=self._stdout.descriptor,
             stderr=self._stderr.descriptor,
@@ -100,13 +102,36 @@ class LocalRanks:
         """The end of what ranks and host have written to their standard error."""
         return self._stderr.text
 
+    @property
+    def numbers(self) -> range:
+        """Those of this node."""
+        first = self._assignment.first_rank
+        return range(first, first + self._assignment.ranks_per_node)
+
+    @property
+    def pods(self) -> Sequence[int]:
+        """Those of the round."""
+        return self._assignment.members or range(self._assignment.job.nodes)
+
+    def be_of_round(self, members: tuple[int, ...]) -> None:
+        """Count by the places of these pods. The host's own environment stays that of the gang as it was at first."""
+        self._assignment = self._assignment.of_round(members)
+        now = rank_environment.shared(plan_launch(self._assignment), self._environment)
+        self._of_round = {name: value for name, value in now.items() if value != self._common.get(name)}
+        self._without = sorted(self._common.keys() - now.keys() - self._environment.keys())
+
     def start(self, variables: Mapping[str, str]) -> None:
         """Have the ranks forked. The host must have said that it is ready."""
         ranks = [
-            {**rank_environment.of_rank(self._assignment, local), **self._stacks.environment(local), **variables}
+            {
+                **self._of_round,
+                **rank_environment.of_rank(self._assignment, local),
+                **self._stacks.environment(local),
+                **variables,
+            }
             for local in range(len(self.numbers))
         ]
-        self._order({"do": "start", "ranks": ranks})
+        self._order({"do": "start", "ranks": ranks, "without": self._without})
 
     def signal(self, number: int) -> None:
         """Send a signal to each rank that still runs."""
@@ -122,7 +147,7 @@ class LocalRanks:
 
     def stacks(self, numbers: Iterable[int]) -> dict[int, str]:
         """What each rank has written; empty for one that could not answer."""
-        return {number: self._stacks.read(number - self._assignment.first_rank) for number in numbers}
+        return {number: self._stacks.read(number - self.numbers[0]) for number in numbers}
 
     def forget_stacks(self) -> None:
         """What comes from now on is told alone."""

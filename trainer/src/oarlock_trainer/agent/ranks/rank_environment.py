@@ -25,6 +25,7 @@ from oarlock_trainer.agent.ranks.network_interface import interface_with
 from oarlock_trainer.agent.ring.ring import is_on
 from oarlock_trainer.checkpoint.memory.held import FOLDER, RING, folder_of, is_wanted
 from oarlock_trainer.health import circuit
+from oarlock_trainer.runtime.assignment import MEMBERS
 from oarlock_trainer.runtime.cgroup import cpu_limit
 
 if TYPE_CHECKING:
@@ -45,10 +46,9 @@ def without_secrets(inherited: Mapping[str, str]) -> dict[str, str]:
 
 def of_gang(assignment: Assignment) -> dict[str, str]:
     """What the contract sets of the gang in every process: its size, and where it meets."""
-    job = assignment.job
     return gang_environment(
-        nodes=job.nodes,
-        gpus_per_node=job.gpus_per_node,
+        nodes=assignment.nodes,
+        gpus_per_node=assignment.job.gpus_per_node,
         address=assignment.master_address,
         port=assignment.master_port,
     )
@@ -61,7 +61,7 @@ def credentials(assignment: Assignment, given: Mapping[str, str]) -> dict[str, s
     """
     training = assignment.job.whole_training
     needed = s3_variables(training) | hub_variables(training)
-    if assignment.first_rank == 0:
+    if assignment.pod.rank == 0:
         needed |= tracker_variables(training) | publish_variables(training)
     return {name: given[name] for name in needed if name in given}
 
@@ -84,11 +84,12 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
     return {name: inherited.get(name, value) for name, value in variables.items()} | {
         "WORLD_SIZE": str(assignment.world_size),
         "LOCAL_WORLD_SIZE": str(assignment.ranks_per_node),
-        "GROUP_RANK": str(assignment.pod.rank),
+        "GROUP_RANK": str(assignment.place),
         **of_gang(assignment),
         Variable.OUTPUT_DIR: assignment.job.output_directory,
         circuit.PORT: str(assignment.job.ports.status),
         **_memory(assignment),
+        **({MEMBERS: ",".join(map(str, assignment.members))} if assignment.members else {}),
     }
 
 
@@ -115,6 +116,8 @@ def _memory(assignment: Assignment) -> dict[str, str]:
     job = assignment.job
     if job.recovery.in_place is not InPlace.AUTO or not is_wanted(job.recovery.memory.every_steps):
         return {}  # no rank would ever start anew beside it
+    if assignment.nodes < job.nodes:
+        return {}  # what other ranks have kept is no state of these
     folder = folder_of(job.job_uid, job.attempt, shared_memory=assignment.shared_memory)
     return {FOLDER: str(folder), **({RING: "1"} if is_on(assignment) else {})}
 

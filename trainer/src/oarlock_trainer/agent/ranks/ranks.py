@@ -26,8 +26,6 @@ class Ranks(Protocol):
 
     launch: Launch
     """What accelerate.yaml says of them."""
-    numbers: range
-    """Global ranks that the agent's own processes stand for: a command stands for the pod's first."""
     name: str
     """What a verdict calls the process that it rests on; empty: by its rank."""
     inbox: Inbox | None
@@ -42,6 +40,14 @@ class Ranks(Protocol):
     """Whether a hang can be learned from its steps; if not, only a job's hangSeconds says what one is."""
     can_check_collective: bool
     """Whether it does the collective check of spec.preflight."""
+
+    @property
+    def numbers(self) -> range:
+        """Global ranks that the agent's own processes stand for in their round: a command stands for the pod's first."""
+
+    @property
+    def pods(self) -> Sequence[int]:
+        """The pods of their round, by place."""
 
     @property
     def torch_cuda(self) -> str:
@@ -61,6 +67,9 @@ class Ranks(Protocol):
 
     def load(self) -> None:
         """Begin with what comes before their start, such as imports. HostEvent.READY says when that is done."""
+
+    def be_of_round(self, members: tuple[int, ...]) -> None:
+        """Know the pods of the round that starts next by place, this one among them; else they are 0..nodes-1."""
 
     def start(self, variables: Mapping[str, str]) -> None:
         """Start them, each with these variables beyond its own. Raises StartError."""

@@ -1,9 +1,14 @@
-"""Another agent of the gang, as one that asks it for parts: what it says is bounded, and counts only with the gang's key."""
+"""Another agent of the gang, as one that asks it for parts: what it says is bounded, and counts only with the gang's key.
+
+A name may stand for two pods: a lost one that is not gone yet, and the next of its rank. So each copy begins with the
+question for steps, which goes to all addresses, and goes on at the one whose signed answer tells of the latest round.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +34,46 @@ class PeerError(Exception):
 
 
 class Peer:
-    """The agent of node `rank`, at `address`: (host, port)."""
+    """The agent of node `rank`, at `address`: (host, port). Only one thread may ask."""
 
     def __init__(self, rank: int, address: Address, key: bytes) -> None:
         self.rank = rank
-        self._address, self._key = address, key
+        self._name, self._key = address, key
+        self._address: Address | None = None
+        """The one that answered last."""
 
-    def steps(self, owner: int) -> tuple[int, list[int]]:
-        """The round that it is in, and of which steps it has all of node `owner`'s parts, newest first. Raises PeerError."""
+    def steps(self, owner: int, *, round_: int | None = None) -> tuple[int, list[int]]:
+        """The round that it is in, and of which steps it has all of node `owner`'s parts, newest first. Raises PeerError.
+
+        Looks its name up; the other questions go to the address that is found here. `round_`: whoever is in it is taken
+        without asking at another address.
+        """
+        found: dict[Address, tuple[int, list[int]]] = {}
+        wrong: PeerError | None = None
+        for address in self._addresses():
+            self._address = address
+            try:
+                found[address] = self._steps(owner)
+            except PeerError as error:
+                wrong = error
+                continue
+            if found[address][0] == round_:
+                break
+        if not found:
+            raise wrong or PeerError(f"pod {self.rank}: {self._name[0]} has no address")
+        self._address = max(found, key=lambda address: found[address])
+        return found[self._address]
+
+    def _addresses(self) -> list[Address]:
+        """What its name stands for now, the one that answered last before all others."""
+        try:
+            told = socket.getaddrinfo(*self._name, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise PeerError(f"pod {self.rank}: {self._name[0]}: {error}") from error
+        found = {(str(place[0]), int(place[1])) for *_, place in told}
+        return sorted(found, key=lambda address: (address != self._address, address))
+
+    def _steps(self, owner: int) -> tuple[int, list[int]]:
         said = self._words(steps_path(self.rank, owner), 4096)
         try:
             return int(said["round"]), sorted(map(int, said["steps"]), reverse=True)
@@ -65,13 +102,14 @@ class Peer:
         return {"pod_uid": ADDRESSEE, "now": time.time()}
 
     def _ask(self, target: str, most: int) -> bytes:
-        connection = http.client.HTTPConnection(*self._address, timeout=_SECONDS)
+        host, port = self._address or self._name
+        connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
         try:
             connection.request("GET", target)
             answer = connection.getresponse()
             said = answer.read(most + 1)
         except (OSError, http.client.HTTPException, UnicodeError) as error:
-            raise PeerError(f"pod {self.rank} at {self._address[0]}: {error or type(error).__name__}") from error
+            raise PeerError(f"pod {self.rank} at {host}: {error or type(error).__name__}") from error
         finally:
             connection.close()
         if answer.status != 200:

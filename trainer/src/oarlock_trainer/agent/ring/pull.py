@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from oarlock_trainer.checkpoint.memory.files import RankFiles
 
 
+BAD = (OSError, ValueError, KeyError, TypeError, IndexError)
+"""What a folder that somebody else has touched can raise."""
+
+
 class StoppedError(Exception):
     """What is copied is wanted no more, or its time is up."""
 
@@ -49,16 +53,27 @@ class Part:
         return json.dumps({**told, "files": files, "runs": {name: told["runs"][self.name]}}, sort_keys=True) + "\n"
 
 
-def part_of(raw: Any, *, job_uid: str, attempt: int, step: int, rank: int) -> Part:
-    """The part that a manifest is of. Raises PeerError where it is none of this job, attempt, step and rank."""
+@dataclass(slots=True)
+class Begun:
+    """How far one rank's copies have come: of the part with this hash so many bytes lie in this place already."""
+
+    sha256: str = ""
+    place: int = 0
+    bytes: int = 0
+
+
+def part_of(raw: Any, *, job_uid: str, attempt: int, step: int, rank: int, rounds: range) -> Part:
+    """The part that a manifest is of. Raises PeerError where it is none of this job, attempt, rounds, step and rank."""
     try:
         if (raw["job_uid"], raw["attempt"], raw["step"]) != (job_uid, attempt, step):
             raise PeerError(f"the manifest of step {step} is of another job, attempt or step")
+        if (round_ := raw.get("round", 1)) not in rounds:
+            raise PeerError(f"the manifest of step {step} is of round {round_}, which does not count")
         (file,) = raw["files"]
         name, size, sha256 = str(file["name"]), int(file["size"]), str(file["sha256"])
         if parse_state_name(name)[0] != rank or size < 1 or list(raw["runs"]) != [name]:
             raise PeerError(f"the manifest of step {step} is none of rank {rank}")
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise PeerError(f"the manifest of rank {rank} at step {step} is none: {error}") from error
     return Part(name, size, sha256, raw)
 
@@ -72,23 +87,28 @@ def pull(
     rank: int,
     keep: int | None,
     share: float,
+    begun: Begun | None = None,
     only_while: Callable[[], AbstractContextManager[object]] = nullcontext,
     pause: Callable[[float], object] = time.sleep,
 ) -> None:
-    """Copy a part, and let it count. Step `keep` is not written over.
+    """Copy a part, and let it count. Step `keep` is not written over. What `begun` tells of it is there already.
 
     At most `share` of the time goes into asking. Files change within `only_while` alone, which raises StoppedError
     once the part is wanted no more. Raises PeerError, NoRoomError and OSError, and then nothing counts that was not whole.
     """
-    _check_room(folder, part.size, files)
+    _check_room(folder, part.size, there=files.taken(files.next_place(keep=keep)))
     with only_while():
         place = files.begin(keep=keep)
         descriptor = files.open(place, part.size)
+    begun = begun or Begun()
+    if (begun.sha256, begun.place) != (part.sha256, place):
+        begun.sha256, begun.place, begun.bytes = part.sha256, place, 0
     try:
         with mmap.mmap(descriptor, part.size) as content:
-            _copy(peer, part, content, share=share, only_while=only_while, pause=pause)
+            _copy(peer, part, content, begun=begun, share=share, only_while=only_while, pause=pause)
             # In one call: it holds no lock of the interpreter's meanwhile.
             if hashlib.sha256(content).hexdigest() != part.sha256:
+                begun.bytes = 0
                 raise PeerError(f"rank {rank}'s part was written anew while it was copied")
     finally:
         os.close(descriptor)
@@ -101,12 +121,12 @@ def _copy(
     part: Part,
     content: mmap.mmap,
     *,
+    begun: Begun,
     share: float,
     only_while: Callable[[], AbstractContextManager[object]],
     pause: Callable[[float], object],
 ) -> None:
-    at = 0
-    while at < part.size:
+    while (at := begun.bytes) < part.size:
         with only_while():
             pass
         began = time.monotonic()
@@ -114,15 +134,16 @@ def _copy(
         if not piece or len(piece) > part.size - at:
             raise PeerError(f"{part.name} has another size than its manifest says")
         content[at : at + len(piece)] = piece
-        at += len(piece)
+        begun.bytes += len(piece)
         pause((time.monotonic() - began) * (1 / share - 1))
 
 
-def _check_room(folder: Path, size: int, files: RankFiles) -> None:
+def _check_room(folder: Path, size: int, *, there: int) -> None:
+    """`there`: bytes of the file that is written over."""
     free = shutil.disk_usage(folder).free
     below_limit = cgroup.free_memory()
     free = free if below_limit is None else min(free, below_limit)
-    if size > free + files.taken():
+    if size > free + there:
         raise NoRoomError(
             f"a part of {size / 1e9:.2f} GB, and {free / 1e9:.2f} GB are free: raise spec.pod.sharedMemory"
         )

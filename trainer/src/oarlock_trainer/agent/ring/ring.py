@@ -1,11 +1,19 @@
 """One agent's part of the ring: what it copies, when, and what it forgets.
 
-    ring.ready              a pod that was made anew has what it can have of its own part
-    ring.begin(round, step) ranks start: what is of another step counts no longer, and the node before it is copied from
+    ring.begin(round, step, members)  ranks are about to start: what is of another step counts no longer, and the node
+                            before is copied from: the one whose pod has the place before this pod's
+    ring.ready              what this place's ranks go on from is here, as far as it can be had: of a pod that was made
+                            anew, and of one that has another place than before
+    ring.went_on_from(step) ... which they did from elsewhere: then what is of that step counts no longer either
     ring.stop()             no rank is left: what counts here now stays as it is
+    ring.forget()           the gang trains without this pod, which keeps nothing then
+
+Ranks count by places, and so do files: what is of place 1 stays so, whichever pod has it next. In a round with fewer places
+than nodes nothing is kept.
 
 Two rounds never mix: an agent says which round its memory is of, once all else is forgotten, and takes only what is of its
-own. What was on its way when a round ends is left out.
+own. A manifest says the round in which its part was kept: the step that ranks go on from is the only one of an earlier round.
+What was on its way when a round ends is left out.
 """
 
 from __future__ import annotations
@@ -15,18 +23,21 @@ import math
 import os
 import threading
 import time
+from collections import defaultdict
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.rounds import InPlace
 from oarlock_trainer.agent.ring.parts_server import NICE, PartsServer
 from oarlock_trainer.agent.ring.peer import Peer, PeerError
-from oarlock_trainer.agent.ring.pull import NoRoomError, StoppedError, part_of, pull
+from oarlock_trainer.agent.ring.pull import BAD, Begun, NoRoomError, StoppedError, part_of, pull
+from oarlock_trainer.agent.ring.restore import Restore
 from oarlock_trainer.checkpoint.memory.files import RankFiles
-from oarlock_trainer.checkpoint.memory.held import folder_of, held, is_wanted
+from oarlock_trainer.checkpoint.memory.held import folder_of, held, is_wanted, ranks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from oarlock_trainer.runtime.assignment import Assignment
@@ -34,21 +45,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
-"""Between two looks whether the node before has something new, or whether the node after can be reached."""
-_REACH_SECONDS = 20.0
-"""For the node after: it stands by, and its name is known since the attempt began."""
+"""Between two looks whether the node before has something new."""
+_GLANCE_SECONDS = 0.2
+"""Between two glances at this node's own memory: what is new here is so on all nodes, within moments."""
+_PULL_SECONDS = 240.0
+"""What a member's part gets that is on another one: the others' ranks wait meanwhile, and give up after START_TIMEOUT."""
 _SHARE = 0.25
 """Of the time, and so of the link at most, what copying takes while ranks train: how fast a link is nobody says. The ranks
 renew their state only once it is copied, so slow links cost rarer states, not steps."""
-_BAD = (OSError, ValueError, KeyError, TypeError, IndexError)
-"""What a folder that somebody else has touched can raise."""
 
 
 def is_on(assignment: Assignment) -> bool:
     """Whether the nodes of this gang keep copies for each other. Without a key nobody may have them."""
     pod, job = assignment.pod, assignment.job
     in_place = job.recovery.in_place == InPlace.AUTO and is_wanted(job.recovery.memory.every_steps)
-    return pod.replaces_pods and in_place and job.nodes > 1 and assignment.key is not None and job.custom is None
+    gang = pod.replaces_pods and job.nodes > 1
+    return gang and in_place and assignment.key is not None and job.custom is None
 
 
 class Ring:
@@ -56,57 +68,125 @@ class Ring:
 
     def __init__(self, assignment: Assignment, folder: Path, key: bytes) -> None:
         """Begins to copy back what this pod's ranks had, where others were there before it. `key`: the attempt's."""
-        job, node, nodes = assignment.job, assignment.pod.rank, assignment.job.nodes
+        job, pod = assignment.job, assignment.pod
         self._job_uid, self._attempt = job.job_uid, job.attempt
         self._folder, self._ranks_per_node = folder, assignment.ranks_per_node
-        self._node = node
-        self._before, self._after = (
-            Peer(other, assignment.peers[other], key) for other in ((node - 1) % nodes, (node + 1) % nodes)
-        )
-        self.server = PartsServer(folder, key, node=node, ranks_per_node=self._ranks_per_node)
+        self._pod, self._own = pod.rank, tuple(range(job.nodes))
+        self._peers, self._key = assignment.peers, key
+        self._seconds = job.recovery.standby_seconds / 2
+        self.server = PartsServer(folder, key, node=pod.rank, ranks_per_node=self._ranks_per_node)
         self._changing = threading.Lock()
         self._epoch = 0
         """Counts begin and stop: whoever copies for an earlier one stops."""
         self._wanted = threading.Event()
         self._files: dict[int, RankFiles] = {}
         """Of the ranks of the node before."""
+        self._begun: defaultdict[int, Begun] = defaultdict(Begun)
+        """Rank -> what of its part a copy that failed has brought."""
+        self._members: tuple[int, ...] = ()
+        """Pods of the round, by place."""
+        self._be_of((*self._own, pod.rank) if assignment.is_spare else self._own)
+        self._from: int | None = None
+        """The step in memory that this round's ranks went on from."""
         self._restoring: threading.Thread | None = None
-        if assignment.pod.incarnation > 1:
-            until = time.monotonic() + job.recovery.standby_seconds / 2
-            self._restoring = threading.Thread(target=self._restore, args=(until,), name="ring-restore", daemon=True)
-            self._restoring.start()
+        if pod.incarnation > 1 and not assignment.is_spare:
+            # Another pod than the next one can have this place's part where members are chosen.
+            others = range(1, assignment.pods if job.spares or job.elastic else 2)
+            asked = [self._peer((pod.rank + distance) % assignment.pods) for distance in others]
+            self._restore(asked, None)
         threading.Thread(target=self._follow, name="ring", daemon=True).start()
 
     @property
     def ready(self) -> bool:
-        """Whether nothing more is copied back."""
+        """Whether nothing more is copied for this place's ranks."""
         return self._restoring is None or not self._restoring.is_alive()
 
-    def begin(self, round_: int, step: int | None) -> None:
-        """The ranks of a round are about to start, and go on from this step in memory; None: from elsewhere."""
+    def begin(self, round_: int, step: int | None, members: tuple[int, ...] = ()) -> None:
+        """The ranks of a round are about to start, and go on from this step in memory; None: from elsewhere.
+
+        `members` are its pods by place, this one among them; none where they are 0..nodes-1. Where this place's part is on
+        another one, it is copied from there; whoever can't have it is ready without, and its ranks say so to the others.
+        """
         with self._changing:
             self._epoch += 1
             self.server.round = 0
+            self._from = step
             try:
-                for rank in self._ranks(self._node):  # they do the same, but others may ask before
+                self._be_of(members or self._own)
+                if len(self._members) < len(self._own):
+                    self._forget_all_but(())
+                    return
+                self._forget_all_but((*self._ranks(self._place), *self._ranks(self._place_before)))
+                for rank in self._ranks(self._place):  # they do the same, but others may ask before
                     RankFiles(self._folder, rank).claim(keep=step)
-                self._files = {rank: RankFiles(self._folder, rank) for rank in self._ranks(self._before.rank)}
-                for files in self._files.values():
-                    files.claim(keep=step)
-            except _BAD as error:
+                self._forget_copies(keep=step)
+            except BAD as error:
                 log.warning("no state of another node is kept: %s", error)
                 return
             self.server.round = round_
         self._wanted.set()
+        if step is not None and step not in self._kept(self._place):
+            others = self._members[self._place + 1 :] + self._members[: self._place]
+            self._restore([self._peer(rank) for rank in others], step)
+
+    def went_on_from(self, step: int | None) -> None:
+        """The ranks have told which step they went on from; None: not yet.
+
+        Where it is not the one in memory, as where a part of it was damaged, they will come to that step with other figures.
+        They forget their own parts of it.
+        """
+        if step is None or self._from in (None, step):
+            return
+        with self._changing:
+            self._epoch += 1
+            self._from = None
+            try:
+                self._forget_copies(keep=None)
+            except BAD as error:
+                self.server.round = 0
+                log.warning("no state of another node is kept: %s", error)
+
+    def _forget_copies(self, *, keep: int | None) -> None:
+        """Of the node before, only step `keep` counts on here. Raises OSError."""
+        self._files = {rank: RankFiles(self._folder, rank) for rank in self._ranks(self._place_before)}
+        for files in self._files.values():
+            files.claim(keep=keep)
 
     def stop(self) -> None:
         """No rank of the round is left: whatever counts now stays until the next one begins."""
         with self._changing:
             self._epoch += 1
-        self._wanted.clear()
+            self._wanted.clear()
 
-    def _ranks(self, node: int) -> range:
-        return range(node * self._ranks_per_node, (node + 1) * self._ranks_per_node)
+    def forget(self) -> None:
+        """A round has begun without this pod: what lies here is of no round any more, and takes no memory."""
+        with self._changing:
+            self._epoch += 1
+            self._wanted.clear()
+            self.server.round = 0
+            try:
+                self._forget_all_but(())
+            except BAD as error:
+                log.warning("what is in memory stays there: %s", error)
+
+    def _peer(self, rank: int) -> Peer:
+        return Peer(rank, self._peers[rank], self._key)
+
+    def _be_of(self, members: tuple[int, ...]) -> None:
+        if members == self._members:
+            return
+        self._members = members
+        self._place = members.index(self._pod)
+        self._place_before = (self._place - 1) % len(members)
+        self._before = self._peer(members[self._place_before])
+        self._begun.clear()
+
+    def _forget_all_but(self, ranks: Iterable[int]) -> None:
+        for rank in ranks_of(self._folder) - set(ranks):
+            RankFiles(self._folder, rank).remove()
+
+    def _ranks(self, place: int) -> range:
+        return range(place * self._ranks_per_node, (place + 1) * self._ranks_per_node)
 
     # The thread that copies
 
@@ -114,28 +194,47 @@ class Ring:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
         told = ""
         while self._wanted.wait():
-            epoch = self._epoch
+            with self._changing:
+                epoch = self._epoch if self._wanted.is_set() else None
+            if epoch is None:  # stopped since
+                continue
             try:
                 self._copy_newest(epoch)
             except StoppedError:
                 pass
-            except (PeerError, NoRoomError, *_BAD) as error:
+            except (PeerError, NoRoomError, *BAD) as error:
                 # One that is on its way is not there yet, and one that was renewed is there again soon.
                 if (words := f"{type(error).__name__}") != told or isinstance(error, NoRoomError):
                     log.info("the state of pod %d is not copied just now: %s", self._before.rank, error)
                 told = words
                 if isinstance(error, NoRoomError):
-                    self._wanted.clear()
-            time.sleep(_LOOK_SECONDS)
+                    self._give_up(epoch)
+            self._rest()
+
+    def _rest(self) -> None:
+        """Until the next look: at once where this node's ranks have a newer step than is copied of the node before."""
+        until = time.monotonic() + _LOOK_SECONDS
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _GLANCE_SECONDS))
+            if max(self._kept(self._place), default=-1) > max(self._kept(self._place_before), default=-1):
+                return
+
+    def _give_up(self, epoch: int) -> None:
+        with self._changing:
+            if epoch == self._epoch:  # the next round asks anew
+                self._wanted.clear()
 
     def _copy_newest(self, epoch: int) -> None:
-        round_, steps = self._before.steps(self._before.rank)
-        kept = self._kept(self._before.rank)
+        before, files = self._before, self._files  # of another round, once the next one begins: then nothing is copied
+        round_, steps = before.steps(self._place_before, round_=self.server.round)
+        kept = self._kept(self._place_before)
         newest = max(kept, default=None)
         if not steps or round_ != self.server.round or (newest is not None and steps[0] <= newest):
             return
-        for rank, files in self._files.items():
-            self._copy(self._before, files, steps[0], rank, keep=newest, share=_SHARE, epoch=epoch)
+        rounds = range(1 if steps[0] == self._from else round_, round_ + 1)
+        missing = {rank: one for rank, one in files.items() if not one.has(steps[0])}
+        for rank, one in missing.items():
+            self._copy(before, one, steps[0], rank, rounds=rounds, keep=newest, share=_SHARE, epoch=epoch)
 
     def _copy(
         self,
@@ -144,51 +243,45 @@ class Ring:
         step: int,
         rank: int,
         *,
+        rounds: range,
         keep: int | None,
         share: float,
-        epoch: int = 0,
+        epoch: int,
         until: float = math.inf,
     ) -> None:
-        @contextmanager
-        def only_while() -> Iterator[None]:
-            with self._changing:
-                if epoch != self._epoch or time.monotonic() > until:
-                    raise StoppedError
-                yield
-
         raw = peer.manifest(step, rank)
-        part = part_of(raw, job_uid=self._job_uid, attempt=self._attempt, step=step, rank=rank)
-        pull(peer, part, files, self._folder, rank=rank, keep=keep, share=share, only_while=only_while)
+        part = part_of(raw, job_uid=self._job_uid, attempt=self._attempt, step=step, rank=rank, rounds=rounds)
+        begun, only_while = self._begun[rank], partial(self._only_while, epoch, until)
+        pull(peer, part, files, self._folder, rank=rank, keep=keep, share=share, begun=begun, only_while=only_while)
 
-    def _kept(self, node: int) -> list[int]:
-        return [step for step, of in held(self._folder, ranks_per_node=self._ranks_per_node).items() if node in of]
+    @contextmanager
+    def _only_while(self, epoch: int, until: float) -> Iterator[None]:
+        with self._changing:
+            if epoch != self._epoch or time.monotonic() > until:
+                raise StoppedError
+            yield
 
-    # A pod that was made anew
+    def _kept(self, place: int) -> list[int]:
+        return [step for step, of in held(self._folder, ranks_per_node=self._ranks_per_node).items() if place in of]
 
-    def _restore(self, until: float) -> None:
-        began = time.monotonic()
-        try:
-            files = {rank: RankFiles(self._folder, rank) for rank in self._ranks(self._node)}
-            for one in files.values():
-                one.claim(keep=None)
-            for step in self._reached(min(until, began + _REACH_SECONDS))[:2]:
-                newest = max(self._kept(self._node), default=None)
-                for rank, one in files.items():
-                    self._copy(self._after, one, step, rank, keep=newest, share=1.0, until=until)
-        except (PeerError, NoRoomError, StoppedError, *_BAD) as error:
-            log.warning("not all of this pod's state came back from pod %d: %s", self._after.rank, error)
-        found, seconds = self._kept(self._node), round(time.monotonic() - began, 3)
-        log.info("state in memory that came back", extra={"steps": found, "pod": self._after.rank, "seconds": seconds})
+    # What this place's ranks are to go on from
 
-    def _reached(self, until: float) -> list[int]:
-        """The steps that the node after has of this one."""
-        while True:
-            try:
-                return self._after.steps(self._node)[1]
-            except PeerError:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_LOOK_SECONDS)
+    def _restore(self, peers: list[Peer], step: int | None) -> None:
+        """Copy it from these, in a thread: this step, or (None) all that they have. It stops once anything else begins."""
+        seconds = self._seconds if step is None else min(self._seconds, _PULL_SECONDS)
+        ranks, epoch, until = self._ranks(self._place), self._epoch, time.monotonic() + seconds
+        restore = Restore(
+            peers=peers,
+            step=step,
+            place=self._place,
+            files={rank: RankFiles(self._folder, rank) for rank in ranks},
+            kept=partial(self._kept, self._place),
+            come=lambda: [self._begun[rank].bytes for rank in ranks],
+            copy=partial(self._copy, share=1.0, epoch=epoch, until=until),
+            only_while=partial(self._only_while, epoch, until),
+        )
+        self._restoring = threading.Thread(target=restore.run, args=(until,), name="ring-restore", daemon=True)
+        self._restoring.start()
 
 
 def ring_of(assignment: Assignment) -> Ring | None:

@@ -4,7 +4,7 @@
     rounds.failed(verdict)        this pod's ranks ended, or hang: the gang stands by, and starts anew
     rounds.cleared()              none of them is left
     rounds.hear(news)             what came over the link
-    rounds.lose(news)             a pod of the gang is gone
+    rounds.lose(news, now)        a pod of the gang is gone
     rounds.turn(now)              what is to be done: Start, Kill, Leave
 
 Without recovery.inPlace all of this is silent, and each fault ends the pod. Where the operator does not replace pods, whoever
@@ -24,20 +24,24 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.report import CLAIMED, is_proven
-from oarlock_api.contract.rounds import MAX_ROUNDS, InPlace, LostPod, RoundEnd
+from oarlock_api.contract.rounds import InPlace, LostPod
 from oarlock_api.contract.struck_gpu import StruckGpu, parse_struck_gpu
 from oarlock_trainer.agent.link.gang_link import SILENCE_SECONDS
 from oarlock_trainer.agent.link.protocol import Left
 from oarlock_trainer.agent.link.round_frames import Ordered
+from oarlock_trainer.agent.rounds.books import Books
+from oarlock_trainer.agent.rounds.choice import membership_of
+from oarlock_trainer.agent.rounds.kept import Kept
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
-from oarlock_trainer.agent.rounds.model import Fault, Leave, Limits, Order, Report, Start
+from oarlock_trainer.agent.rounds.model import Fault, Leave, Limits, Order, Report, Start, Wanted, Yield
+from oarlock_trainer.agent.rounds.saved import Saved
 from oarlock_trainer.agent.verdict import Verdict, is_failure
-from oarlock_trainer.checkpoint.memory.held import folder_of, held, is_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oarlock_api.contract.rounds import RoundEnd
     from oarlock_api.contract.status import PodStatus
     from oarlock_trainer.agent.link.gang_link import GangLink
     from oarlock_trainer.agent.link.protocol import PeerLost
@@ -62,18 +66,19 @@ class GangRounds:
         assignment: Assignment,
         link: GangLink,
         *,
-        books: Callable[[int, tuple[RoundEnd, ...]], None],
+        books: Callable[[int, tuple[RoundEnd, ...], tuple[int, ...]], None],
         waits_for: Callable[[tuple[LostPod, ...]], None],
         timestamp: Callable[[float], str],
         now: float,
         ring: Ring | None = None,
     ) -> None:
-        """`books` takes the number of the newest round and how those before it ended, `waits_for` the pods that are lost.
+        """`books` is what Books tell to, `waits_for` takes the pods that are lost.
 
         `timestamp` writes the moment so many seconds ago. `ring`: None where nodes keep no state of each other.
         """
         pod, job = assignment.pod, assignment.job
-        self._link, self._books, self._waits_for, self._timestamp = link, books, waits_for, timestamp
+        self._link, self._waits_for, self._timestamp = link, waits_for, timestamp
+        self._books = Books(books, timestamp=timestamp, now=now)
         self._active = job.recovery.in_place == InPlace.AUTO
         self._replaces = pod.replaces_pods
         self._rank, self._incarnation = pod.rank, pod.incarnation
@@ -88,26 +93,31 @@ class GangRounds:
             limits=limits,
             now=now,
             follows_the_dead=pod.follows_the_dead,
+            first=pod.rank < job.nodes,
         )
-        self._leader = Leader(term=pod.incarnation, nodes=job.nodes, limits=limits, now=now) if pod.rank == 0 else None
-        remembers = is_wanted(job.recovery.memory.every_steps)
-        self._memory = None
-        if remembers:
-            self._memory = folder_of(job.job_uid, job.attempt, shared_memory=assignment.shared_memory)
-        self._ring = ring
-        self._ranks_per_node = assignment.ranks_per_node
+        self._gang = gang = membership_of(assignment)
+        self._leader = Leader(term=pod.incarnation, gang=gang, limits=limits, now=now) if pod.rank == 0 else None
+        self._kept = Kept(assignment, self._member, ring)
         self._order: Order | None = None
         """The newest that was told to the others."""
-        self._ordered: Ordered | None = None
-        """The newest that the others' leader told this agent."""
+        self._ordered: tuple[Order, int] | None = None
+        """The newest that the others' leader told this agent, and the newest report that it had heard of it."""
+        self._members: tuple[int, ...] = gang.own
+        """Pods of the newest round that this agent knows of, by place."""
         self._lost: tuple[LostPod, ...] = ()
         self._reported: Report | None = None
         self._actions: list[Action] = []
-        self._ends: tuple[RoundEnd, ...] = ()
-        self._faulty_since: float | None = None
+        self._saved = Saved()
+        self._start: Start | None = None
+        """Of a round that was begun here, and has no ranks yet: their part of the state is still on its way."""
+        self._yields = False
+        """Whether this round's ranks were told to save and end, once: their pod stays."""
+        self._turned_at = now
 
     def stays(self, code: int) -> bool:
         """Whether ranks that end so start anew in this pod, as far as this agent knows."""
+        if code == ExitCode.LEFT_ON_REQUEST:
+            return self._active and self._yields
         mends = code == ExitCode.RESTART_PROCESS or failure_class(code) in _IN_PLACE
         return self._active and is_failure(code) and mends
 
@@ -118,48 +128,53 @@ class GangRounds:
     def begins(self) -> bool:
         """Whether the ranks of the first round start now: all is imported and checked."""
         if not self._active:
-            return self._incarnation == 1
-        if self._ring and not self._ring.ready:
+            return self._incarnation == 1 and self._rank < self._gang.nodes
+        if not self._kept.ready:
             return False  # what comes back is told with the first word that this pod is able
         if not self._member.able:
-            self._look_into_memory()
+            self._kept.look()
         self._member.able = True
-        begins = self._member.begins()
-        if begins and self._ring:
-            self._ring.begin(1, None)
+        begins = self._member.begins(self._turned_at)
+        if begins:
+            self._kept.begin()
         return begins
 
     def failed(self, verdict: Verdict) -> None:
-        """This pod's ranks ended, must end, or hang: whoever says so sees to their end. May be told again, and better."""
+        """This pod's ranks ended, must end, or hang: whoever says so sees to their end. May be told again, and better.
+
+        Ranks that saved and ended because their round can be larger have not failed.
+        """
+        if not is_failure(verdict.code):
+            return
         sure = verdict.first_error_rank is not None
         self._member.failed(Fault(verdict.code, verdict.summary, sure=sure, gpu=_struck(verdict)))
 
     def cleared(self) -> None:
         """No process of the ranks is left, so what this node's memory holds of them stays as it is."""
         self._member.gone()
-        if self._ring:
-            self._ring.stop()
-        self._look_into_memory()
-
-    def _look_into_memory(self) -> None:
-        if self._memory:
-            self._member.held = tuple(held(self._memory, ranks_per_node=self._ranks_per_node).items())
+        self._kept.stop()
 
     def hear(self, news: Report | Ordered, now: float) -> None:
         """Take in what another agent says."""
         if not self._active:
             return
         if isinstance(news, Ordered):
-            self._ordered = news
+            self._ordered = news.to(self._rank, self._agent, nodes=self._gang.nodes), news.heard
+            if news.order.wanted in (Wanted.TRAIN, Wanted.YIELD):
+                self._members = tuple(place.rank for place in news.order.members) or self._gang.own
         elif self._leader:
             self._leader.hear(news, now)
 
-    def lose(self, news: PeerLost | LostPod | Left, *, standing_by: bool) -> bool:
+    def lose(self, news: PeerLost | LostPod | Left, now: float, *, standing_by: bool) -> bool:
         """Take in that a pod is gone. Returns whether the gang waits for the next one of its rank.
 
-        One that was asked to go while the gang stands by leaves nothing undone: others save what they have together.
+        One that was asked to go while the gang stands by, or that does not train, leaves nothing undone: others save what
+        they have together.
         """
-        asked = isinstance(news, Left) and news.code == ExitCode.LEFT_ON_REQUEST and standing_by
+        trains = news.rank in self._members
+        if self._replaces and not self._active and news.rank is not None and not trains:
+            return True  # the gang leaves, and not for this one
+        asked = isinstance(news, Left) and news.code == ExitCode.LEFT_ON_REQUEST and (standing_by or not trains)
         if not self._active or not self._replaces or not (asked or isinstance(news, LostPod)):
             return False
         rank, why = news.rank or 0, f"pod {news.rank} was asked to go" if isinstance(news, Left) else news.why
@@ -167,7 +182,7 @@ class GangRounds:
         if self._leader:
             incarnation = news.incarnation if isinstance(news, LostPod) else self._leader.incarnation(rank)
             fault = Fault(news.code or ExitCode.PEER_LOST, why, lost=True)
-            self._leader.lose(rank, incarnation, fault, at=self._timestamp(0.0))
+            self._leader.lose(rank, incarnation, fault, now, at=self._timestamp(0.0))
         elif rank == 0:
             self._ordered = None
             if self._member.running:
@@ -178,24 +193,50 @@ class GangRounds:
         """Tell the others what is new here, lead where this is rank 0's agent, and return what this one is to do."""
         if not self._active:
             return []
+        self._turned_at = now
         self._member.step = max(self._member.step, -1 if status.figures.step is None else status.figures.step)
+        went_on_from, self._member.saved = self._saved.hear(status), self._saved.step
+        self._kept.went_on_from(went_on_from)
         self._follow(now)
         self._report(now)
         if self._leader:
-            if status.checkpoint:
-                self._leader.saved = status.checkpoint.step
+            self._books.watch(self._leader, status, now)
             self._lead(self._leader, now)
-            self._keep_books(self._leader, status, now)
-        actions, self._actions = self._actions, []
+            self._books.keep(self._leader, status, now)
+        actions = [action for action in self._actions if not (self._yields and isinstance(action, Yield))]
+        self._actions = []
         for action in actions:
-            if isinstance(action, Start) and self._ring:
-                self._ring.begin(action.order.round.number, action.order.step)
-        return actions
+            self._yields = isinstance(action, Yield) or (self._yields and not isinstance(action, Start))
+        self._kept.turn()
+        return self._when_due(actions)
+
+    def _when_due(self, actions: list[Action]) -> list[Action]:
+        """These, but a start only once this place's part of the state is here, or is known to lack: its ranks say so then."""
+        due: list[Action] = []
+        for action in actions:
+            if isinstance(action, Start):
+                self._start = action
+                self._saved.begin(action.order.step)
+                self._kept.begin(action.order)
+            elif self._start and not isinstance(action, Leave):  # the round is over, and no rank has begun it
+                self._start = None
+                self.cleared()
+            else:
+                due.append(action)
+        if self._start and self._kept.ready:
+            due.append(self._start)
+            self._start = None
+        return due
 
     @property
     def waits(self) -> bool:
         """Whether this pod's ranks are to wait, as all the others'."""
         return self._active and self._member.waits
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether the gang trains without this pod, as far as it knows."""
+        return self._active and self._member.is_aside
 
     def _follow(self, now: float) -> None:
         """Hold the lease, and obey: again and again, as an order that came while the lease was over was not obeyed."""
@@ -203,7 +244,7 @@ class GangRounds:
         unknown = self._incarnation == 1 and math.isinf(self._link.answered_at)
         self._member.answered(now if unknown else self._link.answered_at)
         if self._ordered:
-            self._actions += self._member.hear(self._ordered.to(self._agent), self._ordered.heard, now)
+            self._actions += self._member.hear(*self._ordered, now)
         if self._replaces and not self._leader:
             self._actions += self._member.turn(now)
 
@@ -228,8 +269,11 @@ class GangRounds:
         if order is self._order:
             return
         self._order = order
-        members = range(len(order.members))  # as long as all train or none
-        self._link.order(lambda rank: Ordered(order, yours=rank in members, heard=leader.heard(rank)))
+        ranks = tuple(place.rank for place in order.members)
+        self._members = ranks or self._members
+        told = replace(order, members=()) if ranks == self._gang.own else order
+        members = frozenset(ranks)
+        self._link.order(lambda rank: Ordered(told, yours=rank in members, heard=leader.heard(rank)))
 
     def _tell_lost(self, leader: Leader) -> None:
         lost = tuple(
@@ -239,39 +283,6 @@ class GangRounds:
         if lost != self._lost:
             self._lost = lost
             self._waits_for(lost)
-
-    def _keep_books(self, leader: Leader, status: PodStatus, now: float) -> None:
-        number = leader.order.round.number
-        while leader.ended:
-            ended = leader.ended.pop(0)
-            self._faulty_since = ended.at
-            end = RoundEnd(
-                number=ended.round.number,
-                ended_at=self._timestamp(now - ended.at),
-                rank=ended.rank,
-                code=ended.fault.code,
-                why=ended.fault.why,
-                step=ended.step if ended.step >= 0 else None,
-                resumed_step=leader.order.step,
-                gpu=(gpu := ended.fault.gpu),
-                other_gpus=bool(ended.gpus - {gpu.uuid if gpu else ""}),
-                lost_pod=ended.replaced,
-            )
-            self._ends = (*self._ends, end)[-MAX_ROUNDS:]
-            self._books(number, self._ends)
-        if self._faulty_since is None or status.round != number:
-            return
-        last = self._ends[-1]
-        known = last.resumed_step if status.resumed_from_step is None else status.resumed_from_step
-        if status.figures.step is not None:
-            down, self._faulty_since = round(now - self._faulty_since, 3), None
-            self._note(number, replace(last, resumed_step=known or 0, down_seconds=down))
-        elif known != last.resumed_step:
-            self._note(number, replace(last, resumed_step=known))
-
-    def _note(self, number: int, end: RoundEnd) -> None:
-        self._ends = (*self._ends[:-1], end)
-        self._books(number, self._ends)
 
 
 def _struck(verdict: Verdict) -> StruckGpu | None:

@@ -1,79 +1,60 @@
-"""The leader's side: who is there, when the next round starts, and when there is no use in another one.
+"""The leader's side: who is there, when the next round starts and with whom, and when there is no use in another one.
 
-A round starts when each rank has a member that stands by, and when nothing of a round before can still run: each member
-has promised not to start it any more, and a pod that was replaced has had the time to lose its lease. Where a member is
-lost, fails or is replaced, the round ends for all; they stand by until the gang is whole, or patience ends.
+A round starts when each of its places has a member that stands by, and when nothing of a round before can still run: each
+member has promised not to start it any more, and a pod that was replaced or left out has had the time to lose its lease.
+Where a member is lost, fails or is replaced, the round ends for all; they stand by until the gang is whole, or until as many
+are there as it may train with, or until patience ends. What befalls a pod that is no member ends no round.
+
+A round with fewer members than places ends as well once it can be larger: its ranks save, and end by themselves.
 
 A later leader counts on from the rounds that its members tell of, and tells how the last of them ended: with its own pod.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.agent.rounds.model import FIRST, FOR_ALL, Fault, Order, Round, Seat, Wanted
+from oarlock_trainer.agent.rounds import backoff
+from oarlock_trainer.agent.rounds.attendance import STUCK, Attendance, Lack, Lost
+from oarlock_trainer.agent.rounds.ended import Ended
+from oarlock_trainer.agent.rounds.in_memory import newest_step
+from oarlock_trainer.agent.rounds.model import FIRST, FOR_ALL, Fault, Order, Place, Round, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from oarlock_trainer.agent.rounds.membership import Membership
     from oarlock_trainer.agent.rounds.model import Limits, Report
-
-
-@dataclass
-class Ended:
-    """How a round ended: by which rank's fault, after which step (-1: none), and when.
-
-    `gpus` are the UUIDs of all of which drivers spoke in it.
-    `incarnation` is that of a pod that was lost with it; `replaced`: the next one has a later pod of that rank.
-    """
-
-    round: Round
-    rank: int
-    fault: Fault
-    step: int
-    at: float
-    gpus: set[str] = field(default_factory=set)
-    incarnation: int = 0
-    replaced: bool = False
-
-
-@dataclass(frozen=True)
-class Lost:
-    """An incarnation of a rank's pod that the link has lost, and that was not heard since. `at`: when, as /status has it."""
-
-    incarnation: int
-    fault: Fault
-    at: str
-
-
-_STUCK = "still ends its ranks"
 
 
 class Leader:
     """The rounds of one attempt, as rank 0's agent leads them. `term` is the incarnation of its pod, from 1 on.
 
     The first round of the first leader runs from the start: members begin it by themselves. `order` is what is told to every
-    member, `ended` what happened to the rounds before (for the operator's books).
+    pod, `ended` what happened to the rounds before (for the operator's books).
     """
 
-    def __init__(self, *, term: int, nodes: int, limits: Limits, now: float) -> None:
-        self._nodes, self._limits = nodes, limits
+    def __init__(self, *, term: int, gang: Membership, limits: Limits, now: float) -> None:
+        self._gang, self._limits = gang, limits
         self._since = now
         self._step = -1
         self._fruitless = 0
+        self._failures = 0
+        """Rounds that the program has ended by itself, since the newest step and before the newest round."""
         self._troubled_at: float | None = None
-        self._seats: dict[int, Seat] = {}
-        self.lost: dict[int, Lost] = {}
-        self.saved = -1
-        """Step of the newest checkpoint that its ranks told of."""
-        self._unpromised_at = now
-        """When a member was heard last that had not yet promised to follow this leader, and no earlier one."""
+        self._larger_since: float | None = None
+        """Since when more pods are able than train, and enough for a larger round."""
+        self._pods = Attendance(term=term, gang=gang, limits=limits, now=now)
         self.order = Order(Round(term, 0), Wanted.STAND_BY, why="the gang gathers")
+        self._members: tuple[int, ...] = tuple(range(gang.pods))
+        """Ranks of the pods of the newest round, by place. A later leader does not know them: any pod may be one."""
         if term == FIRST.term:
             self.order = Order(FIRST, Wanted.TRAIN)
+            self._members = gang.own
+        self._agents: set[str] = set()
+        """Of those members; none where it is not known, as of the first round."""
         self._end: Ended | None = None
         """Of the newest round, while the gang stands by after it."""
         self.ended: list[Ended] = []
@@ -82,26 +63,20 @@ class Leader:
 
     def hear(self, report: Report, now: float) -> str:
         """Take a report in. Returns why it does not count; empty where it does, or is late."""
-        known = self._seats.get(report.rank)
-        if not 0 <= report.rank < self._nodes:
-            return f"there is no rank {report.rank} in a gang of {self._nodes}"
+        if not 0 <= report.rank < self._gang.pods:
+            return f"there is no pod {report.rank} in a gang of {self._gang.pods}"
         self.deposed = self.deposed or report.round.term > self.order.round.term
-        lost = self.lost.get(report.rank)
-        if lost and report.incarnation >= lost.incarnation:
-            del self.lost[report.rank]  # the same one is back, or the next has come
-        if known is None or report.agent != known.report.agent:
-            if known and report.incarnation <= known.report.incarnation:
-                return f"another agent holds rank {report.rank}"
-            if known:
-                self._blame(known.report, _replaced(report.rank))
-            self._seats[report.rank] = Seat(report, now, now)
-        elif report.sequence > known.report.sequence:
-            known.report, known.heard_at = report, now
-        if report.round.term < self.order.round.term:
-            self._unpromised_at = now
-        if self._end and report.round == self._end.round:
+        if self._pods.holds(report):
+            return f"another agent is that of pod {report.rank}"
+        if before := self._pods.hear(report, now):
+            self._blame(before, _replaced(report.rank))
+        if self._end and report.round == self._end.round and self._was_of_round(report):
             self._learn(self._end, report)
         return ""
+
+    def _was_of_round(self, report: Report) -> bool:
+        """Whether this pod trained in the newest round. Another one that promises its number tells of one before it."""
+        return report.rank in self._members and (not self._agents or report.agent in self._agents)
 
     @staticmethod
     def _learn(end: Ended, report: Report) -> None:
@@ -112,52 +87,64 @@ class Leader:
         if report.fault and report.fault.weight < end.fault.weight:
             end.rank, end.fault = report.rank, report.fault
 
-    def lose(self, rank: int, incarnation: int, fault: Fault, *, at: str = "") -> None:
+    def lose(self, rank: int, incarnation: int, fault: Fault, now: float, *, at: str = "") -> None:
         """The link has lost that pod of this rank. It, or a later one, is waited for."""
-        seat = self._seats.get(rank)
-        if seat and seat.report.incarnation > incarnation:
-            return
-        self.lost[rank] = Lost(incarnation, fault, at)
-        if seat:
-            self._blame(seat.report, fault)
+        if gone := self._pods.lose(rank, Lost(incarnation, fault, now, at)):
+            self._blame(gone, fault)
 
     def _blame(self, gone: Report, fault: Fault) -> None:
         """The round ended with this pod, where its ranks still ran: all that others said of the end came of that."""
         end = self._end
-        if end and gone.round == end.round and gone.running and fault.weight < end.fault.weight:
+        ran = gone.running and self._was_of_round(gone)
+        if end and gone.round == end.round and ran and fault.weight < end.fault.weight:
             end.rank, end.fault, end.incarnation = gone.rank, fault, gone.incarnation
+
+    @property
+    def lost(self) -> Mapping[int, Lost]:
+        """Rank -> its pod that is lost, whether it trained or not."""
+        return self._pods.lost
+
+    @property
+    def unusual_members(self) -> tuple[int, ...]:
+        """Ranks of the pods of the newest round, by place; none where each place is that of its own pod."""
+        return () if self._members == self._gang.own else self._members
 
     def incarnation(self, rank: int) -> int:
         """Of the pod of this rank that was heard last; 1 where none was."""
-        return self._seats[rank].report.incarnation if rank in self._seats else 1
+        return self._pods.seats[rank].report.incarnation if rank in self._pods.seats else 1
 
     def heard(self, rank: int) -> int:
         """The sequence of the newest report of this rank's member: goes with each order to it."""
-        seat = self._seats.get(rank)
+        seat = self._pods.seats.get(rank)
         return seat.report.sequence if seat else 0
 
     def turn(self, now: float) -> None:
         """Decide what is wanted from here on."""
         if self.deposed:
             return
-        if self.order.wanted is Wanted.TRAIN:
+        if self.order.wanted in (Wanted.TRAIN, Wanted.YIELD):
             self._watch(now)
         elif self.order.wanted is Wanted.STAND_BY:
             self._gather(now)
 
-    def missing(self, now: float) -> dict[int, str]:
-        """Rank -> why the next round can't start with it yet; empty when the gang is whole."""
-        return {rank: why for rank in range(self._nodes) if (why := self._lacks(rank, now))}
+    def missing(self, now: float) -> dict[int, Lack]:
+        """Rank -> why the next round can't start with this pod yet."""
+        lacks = ((rank, self._lack(rank, now)) for rank in range(self._gang.pods))
+        return {rank: lack for rank, lack in lacks if lack}
+
+    def _lack(self, rank: int, now: float) -> Lack | None:
+        return self._pods.lack(rank, now, last=self.order.round, members=frozenset(self._members))
 
     # While a round runs
 
     def _watch(self, now: float) -> None:
-        finished = [seat.report.round == self.order.round for seat in self._seats.values() if seat.report.finished]
-        if len(finished) == self._nodes and all(finished):
+        reports = self._of_round()
+        if len(reports) == len(self._members) and all(report.finished for report in reports):
             self._leave(0, "all ranks are done")
             return
         troubles = list(self._troubles(now))
         if not troubles:
+            self._watch_size(reports, now)
             return
         self._troubled_at = now if self._troubled_at is None else self._troubled_at
         rank, fault = min(troubles, key=lambda trouble: trouble[1].weight)
@@ -166,95 +153,142 @@ class Leader:
         self._end_round(rank, fault, now)
         self._gather(now)
 
+    def _of_round(self) -> list[Report]:
+        """What members say of the newest round."""
+        seats = (self._pods.seats[rank] for rank in self._members if rank in self._pods.seats)
+        return [seat.report for seat in seats if seat.report.round == self.order.round]
+
     def _troubles(self, now: float) -> Iterator[tuple[int, Fault]]:
-        members = self.order.members
-        for rank, lost in self.lost.items():
-            yield rank, lost.fault
-        for rank, seat in self._seats.items():
-            silent = now - seat.heard_at
-            if seat.report.agent != members[rank] if members else seat.report.incarnation > 1:
+        agents = {place.rank: place.agent for place in self.order.members}
+        members = frozenset(self._members)
+        for rank, lost in self._pods.lost.items():
+            if rank in members:
+                yield rank, lost.fault
+        for rank, seat in self._pods.seats.items():
+            if rank not in members:
+                continue
+            if seat.report.agent != agents[rank] if agents else seat.report.incarnation > 1:
                 yield rank, _replaced(rank)
             elif seat.report.fault and seat.report.round == self.order.round:
                 yield rank, seat.report.fault
-            elif silent > self._missed_after:
-                yield rank, Fault(ExitCode.PEER_LOST, f"rank {rank}'s agent has been silent for {silent:.1f} s")
+            elif silent := self._pods.silent(rank, now):
+                yield rank, Fault(ExitCode.PEER_LOST, f"pod {rank}'s agent has been silent for {silent:.1f} s")
 
-    def _end_round(self, rank: int, fault: Fault, now: float) -> None:
-        reports = [seat.report for seat in self._seats.values() if seat.report.round == self.order.round]
+    def _watch_size(self, reports: list[Report], now: float) -> None:
+        """Have a round that is smaller than it could be yield, and end it once it has."""
+        if self.order.wanted is Wanted.YIELD:
+            ended = len(reports) == len(self._members) and not any(report.running for report in reports)
+            if ended or now - self._since > self._limits.yielding:
+                self._end_round(0, Fault(ExitCode.LEFT_ON_REQUEST, self.order.why), now, yielded=ended)
+                self._gather(now)
+            return
+        if not self._gang.elastic or len(self._members) == self._gang.nodes:
+            return
+        others = [rank for rank in range(self._gang.pods) if rank not in self._members]
+        able = len(self._members) + sum(self._lack(rank, now) is None for rank in others)
+        size = self._gang.largest(able)
+        if size <= len(self._members):
+            self._larger_since = None
+            return
+        self._larger_since = now if self._larger_since is None else self._larger_since
+        # One that has finished no step counts as fruitless: growing is no reason to give the gang up.
+        too_soon = (
+            max((report.step for report in reports), default=-1) < 0 and self._fruitless + 1 >= self._limits.fruitless
+        )
+        if not too_soon and (size == self._gang.nodes or now - self._larger_since > self._gang.patience):
+            why = f"the gang can train on {size} nodes instead of {len(self._members)}"
+            self.order = replace(self.order, wanted=Wanted.YIELD, code=ExitCode.LEFT_ON_REQUEST, why=why)
+            self._since = now
+
+    def _end_round(self, rank: int, fault: Fault, now: float, *, yielded: bool = False) -> None:
+        """`yielded`: its ranks have saved what they did, if they did a step, and ended by themselves."""
+        reports = self._of_round()
         reached = max((report.step for report in reports), default=-1)
-        self._fruitless = 0 if reached > self._step else self._fruitless + 1
+        if reached > self._step:
+            self._fruitless = self._failures = 0
+        elif not yielded or reached < 0:
+            self._fruitless += 1
         self._step = max(reached, self._step)
         gpus = {report.fault.gpu.uuid for report in reports if report.fault and report.fault.gpu}
         lost = self.lost[rank].incarnation if rank in self.lost else 0
         self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached, now, gpus, lost), None
         self.order = Order(self.order.round, Wanted.STAND_BY, code=fault.code, why=fault.why)
-        self._since = now
+        self._since, self._larger_since = now, None
 
     # Between rounds
 
     def _gather(self, now: float) -> None:
         fault = self._end.fault if self._end else None
         if fault and fault.code in FOR_ALL:
-            self._leave(fault.code, fault.why)
+            self._leave(ExitCode.PEER_LOST if fault.lost else fault.code, fault.why)
             return
-        missing = self.missing(now)
-        if fault and not missing and self._fruitless >= self._limits.fruitless:
+        if self._pods.may_be_led_elsewhere:
+            self._leave(ExitCode.PEER_LOST, "the pod 0 before this one may still train alone: nobody saw its end")
+            return
+        lacks = self.missing(now)
+        members = self._chosen(lacks, now)
+        if fault and members and self._fruitless >= self._limits.fruitless:
             how_far = f"came no further than step {self._step}" if self._step > 0 else "finished no step"
             self._leave(fault.code, f"{self._fruitless} rounds in a row {how_far}; the last: {fault.why}")
-        elif not missing:
-            number = max(seat.report.round.number for seat in self._seats.values())
-            self._book_end(Round(self.order.round.term, number))
-            next_round = Round(self.order.round.term, max(number, self.order.round.number) + 1)
-            members = tuple(self._seats[rank].report.agent for rank in range(self._nodes))
-            self.order = Order(next_round, Wanted.TRAIN, members, self._newest_step(), why=self.order.why)
-            self._since = now
-        elif now - self._since > (patience := self._patience(missing)):
-            rank, why = next(iter(missing.items()))
-            self._leave(ExitCode.PEER_LOST, f"the gang was not whole within {patience:g} s: rank {rank} {why}")
+        elif members:
+            if not self._end or now - self._end.at >= backoff.seconds(self._failures, self._end.fault, self._limits):
+                self._begin(members, now)
+        elif now - self._since > (patience := self._patience(lacks)):
+            rank, lack = next(iter(lacks.items()))
+            self._leave(ExitCode.PEER_LOST, f"the gang was not whole within {patience:g} s: pod {rank} {lack.why}")
 
-    def _patience(self, missing: dict[int, str]) -> float:
-        stuck = all(why == _STUCK for why in missing.values())
+    def _chosen(self, lacks: Mapping[int, Lack], now: float) -> tuple[int, ...]:
+        """The members of the next round, by place; none while some are waited for."""
+        if 0 in lacks or any(lack.may_run for lack in lacks.values()):
+            return ()
+        there = [rank for rank in range(self._gang.pods) if rank not in lacks]
+        yielded = self._end is not None and self._end.fault.code == ExitCode.LEFT_ON_REQUEST
+        if len(there) < self._gang.nodes and not yielded and now - self._since <= self._gang.patience:
+            return ()
+        return self._gang.chosen(there, self._members)
+
+    def _begin(self, members: tuple[int, ...], now: float) -> None:
+        seats, before = self._pods.seats, self._members
+        heard = [seat.report for seat in seats.values()]
+        number = max(report.round.number for report in heard)
+        self._book_end(Round(self.order.round.term, number), members)
+        # What more or fewer ranks have kept is no state of these.
+        keeps = len(before) >= len(members) == self._gang.nodes and not self._may_have_missed_rounds(heard)
+        agents = None if self._gang.is_fixed else self._agents
+        step = newest_step([seats[rank].report for rank in members], heard, before=agents) if keeps else None
+        next_round = Round(self.order.round.term, max(number, self.order.round.number) + 1)
+        places = tuple(Place(rank, seats[rank].report.agent) for rank in members)
+        self.order = Order(next_round, Wanted.TRAIN, places, step, why=self.order.why)
+        self._members, self._since, self._agents = members, now, {place.agent for place in places}
+
+    def _may_have_missed_rounds(self, heard: Sequence[Report]) -> bool:
+        """Whether pods that this leader did not hear, or that are new, are enough for a later round under the one before it.
+
+        What others hold would be of an earlier round then, and a newer checkpoint may be there that nobody knows of.
+        """
+        if self._gang.is_fixed or self._agents or self.order.round.term == FIRST.term:
+            return False
+        known = sum(report.rank != 0 and report.incarnation == 1 for report in heard)
+        return self._gang.pods - known >= self._gang.smallest  # rank 0's was one of them
+
+    def _patience(self, lacks: Mapping[int, Lack]) -> float:
+        awaited = [lack.why for lack in lacks.values() if lack.may_run]
+        all_are_there = self._gang.pods - len(lacks) + len(awaited) >= self._gang.nodes
+        stuck = awaited and all_are_there and all(why == STUCK for why in awaited)
         return min(self._limits.clearing, self._limits.patience) if stuck else self._limits.patience
 
-    @property
-    def _missed_after(self) -> float:
-        return math.inf if self._limits.linked else self._limits.lease
-
-    def _lacks(self, rank: int, now: float) -> str:
-        seat = self._seats.get(rank)
-        if seat is None or rank in self.lost or now - seat.heard_at > self._missed_after:
-            return "is not there"
-        if seat.report.round < self.order.round or seat.report.running:
-            return _STUCK
-        if not seat.report.able:
-            return "is not ready"
-        return "follows a pod that may still run" if self._is_haunted(seat, now) else ""
-
-    def _newest_step(self) -> int | None:
-        """The newest step of which each member has its own part. A copy of a lost one's has come back to it by now.
-
-        None where a checkpoint is newer: nobody goes back behind it.
-        """
-        own = ({step for step, ranks in seat.report.held if rank in ranks} for rank, seat in self._seats.items())
-        newest = max(set.intersection(*own), default=-1)
-        return newest if newest >= max(self.saved, 0) else None
-
-    def _is_haunted(self, seat: Seat, now: float) -> bool:
-        """Whether ranks may live of a pod before this one, which nobody saw end.
-
-        It may follow an earlier leader, which misses a member a lease after that one's promise; then comes its own lease.
-        """
-        if seat.report.incarnation == 1 or seat.report.follows_the_dead:
-            return False
-        return now - max(seat.known_since, self._unpromised_at) <= self._limits.lease + self._limits.silence
-
-    def _book_end(self, last: Round) -> None:
-        """`last` is the newest round that any member has been in."""
+    def _book_end(self, last: Round, members: tuple[int, ...]) -> None:
+        """`last` is the newest round that any member has been in, `members` are those of the next."""
         if self.order.round.number == 0 < last.number:
-            self._step = max(seat.report.step for seat in self._seats.values())
+            self._step = max(seat.report.step for seat in self._pods.seats.values())
             self._end = Ended(last, 0, _replaced(0), self._step, self._since)
         if end := self._end:
-            end.replaced = end.fault.lost and self._seats[end.rank].report.incarnation > end.incarnation
+            same = end.rank in members and self._pods.seats[end.rank].report.incarnation <= end.incarnation
+            end.replaced = end.fault.lost and not same
+            size = min(len(self._members), self._gang.nodes)
+            end.nodes = len(members) if len(members) != size else None
+            end.spare = len(members) <= size and not set(members) <= set(self._members)
+            self._failures += backoff.is_own(end.fault)
             self.ended.append(end)
             self._end = None
 
@@ -263,4 +297,4 @@ class Leader:
 
 
 def _replaced(rank: int) -> Fault:
-    return Fault(ExitCode.PEER_LOST, f"the pod of rank {rank} was lost", lost=True)
+    return Fault(ExitCode.PEER_LOST, f"pod {rank} was lost", lost=True)

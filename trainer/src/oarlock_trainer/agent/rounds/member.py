@@ -10,7 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.agent.rounds.model import FIRST, NONE, Fault, Kill, Leave, Order, Report, Round, Start, Wanted
+from oarlock_trainer.agent.rounds.model import (
+    FIRST,
+    NONE,
+    Fault,
+    Kill,
+    Leave,
+    Order,
+    Report,
+    Round,
+    Start,
+    Wanted,
+    Yield,
+)
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.rounds.model import Action, Limits
@@ -20,13 +32,24 @@ _REMEMBERED = 64
 
 
 class Member:
-    """What the agent of one pod knows of rounds. `running` until `gone` says that no process of a rank is left."""
+    """What the agent of one pod knows of rounds. `running` until `gone` says that no process of a rank is left.
+
+    `first`: it is of the first round. A spare is not.
+    """
 
     def __init__(
-        self, *, rank: int, agent: str, incarnation: int, limits: Limits, now: float, follows_the_dead: bool = True
+        self,
+        *,
+        rank: int,
+        agent: str,
+        incarnation: int,
+        limits: Limits,
+        now: float,
+        follows_the_dead: bool = True,
+        first: bool = True,
     ) -> None:
         self._rank, self._agent, self._incarnation = rank, agent, incarnation
-        self._limits = limits
+        self._limits, self._first = limits, first
         self._follows_the_dead = follows_the_dead
         self._newest: Order | None = None
         self._round = NONE
@@ -34,18 +57,28 @@ class Member:
         self._sent_at: dict[int, float] = {}
         self._answered_at = now
         self._fault: Fault | None = None
+        self._started = 0
+        """Number of the newest round whose ranks this agent started."""
+        self.outdated = False
+        """Whether there was a later one, that it was not in: what its node holds is older than that."""
         self.running = self.able = self.finished = self.left = False
-        self.step = -1
+        self.step = self.saved = -1
         self.held: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
     # What happens in this pod
 
-    def begins(self) -> bool:
-        """Whether this pod's ranks start the first round now: nobody needs to be asked, for nothing was before it."""
-        told = self._newest is not None and self._newest.place > (FIRST, Wanted.TRAIN)
-        if told or self._round >= FIRST or self._incarnation > 1:
+    def begins(self, now: float) -> bool:
+        """Whether this pod's ranks start the first round now: nobody needs to be asked, for nothing was before it.
+
+        Not while the leader may have given this member up, and go on without it.
+        """
+        told = self._newest is not None and self._newest.position > (FIRST, Wanted.TRAIN)
+        if told or self._round >= FIRST or self._incarnation > 1 or not self._first:
+            return False
+        if now - self._answered_at > self._limits.lease:
             return False
         self._round, self.running = FIRST, True
+        self._started = FIRST.number
         return True
 
     def failed(self, fault: Fault) -> list[Action]:
@@ -78,20 +111,24 @@ class Member:
             step=self.step,
             held=self.held,
             follows_the_dead=self._follows_the_dead,
+            saved=self.saved,
         )
 
     def hear(self, order: Order, heard: int, now: float) -> list[Action]:
         """Obey. `heard` is the sequence of the newest report that the leader had when it gave the order."""
         self.answered(self._sent_at.get(heard, float("-inf")))
-        if self.left or (self._newest and order.place < self._newest.place):
+        if self.left or (self._newest and order.position < self._newest.position):
             return []
         self._newest = order
         if order.wanted is Wanted.LEAVE:
             self.left = True
             return [Leave(order.code, order.why)]
-        if order.wanted is Wanted.STAND_BY:
-            return self._stand_by(order)
-        return self._train(order, now)
+        if order.wanted is Wanted.TRAIN:
+            return self._train(order, now)
+        self._promise(order)
+        if not self.running:
+            return []
+        return [Yield(order.why) if order.wanted is Wanted.YIELD else Kill(order.why, order.code)]
 
     def answered(self, sent_at: float) -> None:
         """The leader has answered what was sent to it then."""
@@ -102,10 +139,20 @@ class Member:
         """Whether the leader has told this member to stand by, and it does."""
         return self._newest is not None and self._newest.wanted is Wanted.STAND_BY and not self.running
 
+    @property
+    def is_aside(self) -> bool:
+        """Whether a round runs that this member is not of, as far as it knows."""
+        if self.running:
+            return False
+        if self._newest is None:
+            return not self._first
+        trains = self._newest.wanted in (Wanted.TRAIN, Wanted.YIELD)
+        return trains and not (self._is_of(self._newest) if self._newest.members else self._first)
+
     def turn(self, now: float) -> list[Action]:
         """Kill the ranks once nobody has answered for the length of a lease; leave once nobody has for much longer."""
         unanswered = now - self._answered_at
-        why = f"rank 0's agent has not answered for {unanswered:.1f} s"
+        why = f"pod 0's agent has not answered for {unanswered:.1f} s"
         if self.left or unanswered <= self._limits.lease:
             return []
         if unanswered > self._limits.patience:
@@ -113,16 +160,27 @@ class Member:
             return [Leave(ExitCode.PEER_LOST, why)]
         return self.failed(Fault(ExitCode.PEER_LOST, why)) if self.running else []
 
-    def _stand_by(self, order: Order) -> list[Action]:
-        if order.round > self._round:  # of a later leader, which has to count on from here
+    def _promise(self, order: Order) -> None:
+        """Not to start that round any more. A later leader has to count on from the highest round."""
+        if order.round > self._round:
+            if self._started and order.round.number > self._started:
+                self.outdated = True
+                self.held = ()  # of a round before one that this pod was not in
             self._round = Round(order.round.term, max(order.round.number, self._round.number))
-        return [Kill(order.why, order.code)] if self.running else []
 
     def _train(self, order: Order, now: float) -> list[Action]:
-        if order.round <= self._round or self.running or self._agent not in order.members:
+        if order.members and not self._is_of(order):
+            self._promise(order)
+            self.held = ()  # what is here is of no round any more
+            return [Kill("the gang goes on without this pod")] if self.running else []
+        if order.round <= self._round or self.running or not self._is_of(order):
             return []
         if now - self._answered_at > self._limits.lease:
             return []  # an order that was under way for long: its leader may have given this member up
         self._round, self._fault, self.step = order.round, None, -1
+        self._started, self.outdated = order.round.number, False
         self.running, self.finished = True, False
         return [Start(order)]
+
+    def _is_of(self, order: Order) -> bool:
+        return any(place.rank == self._rank and place.agent == self._agent for place in order.members)

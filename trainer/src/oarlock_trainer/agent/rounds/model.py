@@ -45,30 +45,40 @@ class Wanted(IntEnum):
     """What the leader wants, in the order in which it may come within one round."""
 
     TRAIN = 0
-    STAND_BY = 1
+    YIELD = 1
+    """The ranks save at the next step boundary and end: the gang can be larger."""
+    STAND_BY = 2
     """No rank runs; the agent, its host and its GPUs stay as they are."""
-    LEAVE = 2
+    LEAVE = 3
+
+
+@dataclass(frozen=True)
+class Place:
+    """Who has a place of a round: the pod of this rank, by what its agent drew for itself. Empty where that is not known."""
+
+    rank: int
+    agent: str
 
 
 @dataclass(frozen=True)
 class Order:
     """What every member shall do. Orders only grow: one that is smaller than an earlier one is late, and void.
 
-    `members` (none for the first round) are the agents that train, in the order of their ranks; `step` is the one to resume
-    from memory (None: from the newest checkpoint). `code` and `why` are what to leave with, or why there is a round after
-    another one.
+    `members` (none for the first round, which has the pods of ranks 0..nodes-1 by place) are those that train, by place: the
+    ranks of the round count by places, and place 0 is its leader's. `step` is the one to resume from memory (None: from the
+    newest checkpoint). `code` and `why` are what to leave with, or why there is a round after another one.
     """
 
     round: Round
     wanted: Wanted
-    members: tuple[str, ...] = ()
+    members: tuple[Place, ...] = ()
     step: int | None = None
     code: int = 0
     why: str = ""
 
     @property
-    def place(self) -> tuple[Round, Wanted]:
-        """Its place among all orders of an attempt."""
+    def position(self) -> tuple[Round, Wanted]:
+        """Where it stands among all orders of an attempt."""
         return self.round, self.wanted
 
 
@@ -108,7 +118,7 @@ class Report:
     started (or would not start any more), `running` whether one of them may still be alive. `fault` is why they ended by
     themselves. `able`: checks passed and everything is imported. `step` is the newest that its ranks finished, `held` are
     steps in its memory, each with the node ranks whose parts of the state it has. `follows_the_dead`: the operator saw that
-    nothing of the pod before it runs any more.
+    nothing of the pod before it runs any more. `saved` is the step of the newest checkpoint that its ranks told of, -1: none.
     """
 
     rank: int
@@ -123,6 +133,7 @@ class Report:
     step: int = -1
     held: tuple[tuple[int, tuple[int, ...]], ...] = ()
     follows_the_dead: bool = True
+    saved: int = -1
 
 
 @dataclass(frozen=True)
@@ -132,8 +143,12 @@ class Limits:
     `settle`: what others get to name a cause, while all that is known is that somebody lost a peer. `lease`: a member that
     has no answer to anything it sent within so long kills its ranks. `kill`: what that takes at most. `patience`: how long a
     gang waits to be whole again. `clearing`: the same where all are there, and some cannot kill their ranks. `fruitless`:
-    rounds in a row that finish no step. `linked`: the link says which members are lost, after the length of a lease, and
-    reports come only when they change; if not, whoever has reported nothing for a lease is lost.
+    rounds in a row that finish no step. `backoff`: what the gang waits after the program's second failure in a row without a
+    newer step, doubled with each further one up to `longest_backoff`: the defaults of recovery.backoffSeconds and
+    recovery.maxBackoffSeconds, of which agents are not told. `yielding`: what ranks get to save and end where their round
+    could be larger.
+    `linked`: the link says which members are lost, after the length of a lease, and reports come only when they change; if
+    not, whoever has reported nothing for a lease is lost.
     """
 
     settle: float = 1.0
@@ -142,6 +157,9 @@ class Limits:
     patience: float = 300.0
     clearing: float = 30.0
     fruitless: int = 3
+    backoff: float = 10.0
+    longest_backoff: float = 300.0
+    yielding: float = 600.0
     linked: bool = False
 
     @property
@@ -155,6 +173,13 @@ class Start:
     """Fork the ranks of this round, which spans these members."""
 
     order: Order
+
+
+@dataclass(frozen=True)
+class Yield:
+    """Have the ranks save at the next step boundary, and end; say so by `Member.gone`. Told again until then."""
+
+    why: str
 
 
 @dataclass(frozen=True)
@@ -173,13 +198,17 @@ class Leave:
     why: str
 
 
-Action = Start | Kill | Leave
+Action = Start | Yield | Kill | Leave
 
 
 @dataclass
 class Seat:
-    """A rank's place in the gang, as its leader knows it: the newest report, when it came, and the first of its agent."""
+    """A rank's place in the gang, as its leader knows it: the newest report, when it came, and the first of its agent.
+
+    `unanswered_since`: from when on this leader has answered no pod of the rank before this one.
+    """
 
     report: Report
     heard_at: float
     known_since: float
+    unanswered_since: float

@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 CLEARING_SECONDS = 0.02
 """Between two looks whether anything is left of ranks that were killed: nobody tells of the end of their helpers."""
 _WORDS = "the ranks start anew"
+_ASIDE = "stands by: the gang trains without this pod"
 
 
 class Standby:
-    """Of one agent. `on` from when its ranks are told to go until those of the next round start."""
+    """Of one agent. `on` from when its ranks are told to go until those of the next round start.
+
+    `aside`: a round runs meanwhile that this pod is not of.
+    """
 
     def __init__(
         self,
@@ -37,7 +41,7 @@ class Standby:
     ) -> None:
         self._ranks, self._rounds = ranks, rounds
         self._board, self._history, self._questions, self._output = board, history, questions, output
-        self.on = self.clearing = False
+        self.on = self.clearing = self.aside = False
         self.gone = False
         """Whether the ranks themselves have ended; what they have started may live on."""
 
@@ -62,6 +66,13 @@ class Standby:
         if self.clearing and self.gone and children.kill_others():
             self.clearing = False
             self._rounds.cleared()
+
+    def step_aside(self) -> bool:
+        """Whether a round has begun without this pod since the last look: nothing is asked of it before a later one."""
+        before, self.aside = self.aside, self.on and not self.clearing and self._rounds.is_aside
+        if self.aside and not before:
+            self._board.note(_ASIDE)
+        return self.aside and not before
 
     def end(self) -> None:
         """The next round begins: nothing of the one before is known any more."""

@@ -43,15 +43,14 @@ class SlowRankInquiry:
         self,
         *,
         pod: int,
-        first_rank: int,
         gpus_per_pod: int,
         board: StatusBoard,
         link: GangLink,
         gpus: GpuGuard,
         look: Callable[[int | None], Counts] = counts,
     ) -> None:
-        """`pod` is the rank of this agent's pod, `first_rank` that of its first process; on the CPU it has 0 GPUs."""
-        self._own, self._first_rank, self._gpus_per_pod = pod, first_rank, gpus_per_pod
+        """`pod` is the rank of this agent's pod; on the CPU it has 0 GPUs."""
+        self._own, self._gpus_per_pod = pod, gpus_per_pod
         self._board, self._link, self._gpus, self._look = board, link, gpus, look
         self._pids: dict[int, int] = {}
         self._said, self._pod = "", 0
@@ -107,8 +106,9 @@ class SlowRankInquiry:
             self._tell(_NO_ANSWER)
             return
         self._first = None
-        place = self._rank - self._first_rank if self._gpus_per_pod else None
-        # A rank has the GPU of its place among the pod's. A GPU that NVML does not show would shift those behind it.
+        place = self._rank % self._gpus_per_pod if self._gpus_per_pod else None
+        # A rank has the GPU of its place among the pod's, whichever place the pod has among others. A GPU that NVML does
+        # not show would shift those behind it.
         pace = self._gpus.pace if len(self._gpus.pace) == self._gpus_per_pod else ()
         words = why(first, self._look(self._pids.get(self._rank)), pace, gpu=place)
         if self._own == 0:

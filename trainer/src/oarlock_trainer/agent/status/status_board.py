@@ -16,6 +16,7 @@ from oarlock_api.contract.status import (
     PreflightCheck,
     StepPart,
     parse_checkpoint,
+    parse_memory,
     parse_plan,
 )
 from oarlock_api.contract.wire import integer, number, text
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
 class StatusBoard:
     """The pod's current status. Progress is taken from one rank, the pod's first: the others' numbers are the same."""
 
-    def __init__(self, pod: Pod, *, job_uid: str, first_rank: int, clock: Callable[[], str]) -> None:
+    def __init__(self, pod: Pod, *, job_uid: str, ranks_per_pod: int, clock: Callable[[], str]) -> None:
         self._clock = clock
-        self._first_rank = first_rank
+        self._ranks_per_pod = ranks_per_pod
         self.recent = RecentFigures()
         """For curves; the status has the newest alone."""
         now = clock()
@@ -56,9 +57,9 @@ class StatusBoard:
         """The newest status. Any thread may read it."""
         return self._status
 
-    def beat(self, *, hang_after_seconds: float | None = None) -> None:
-        """Note that the supervisor is alive, and how long it would watch the present phase without progress."""
-        self._set(heartbeat_at=self._clock(), hang_after_seconds=hang_after_seconds)
+    def beat(self, *, hang_after_seconds: float | None = None, silent_seconds: float | None = None) -> None:
+        """Note that the supervisor is alive, how long this phase may go without progress, and how long it has."""
+        self._set(heartbeat_at=self._clock(), hang_after_seconds=hang_after_seconds, silent_seconds=silent_seconds)
 
     def enter(self, phase: PodPhase, message: str = "") -> None:
         """Go to a phase; a message stays until the next one."""
@@ -68,9 +69,9 @@ class StatusBoard:
         """Show a sentence in /status until the next one."""
         self._set(message=message)
 
-    def begin_round(self, number: int, ends: tuple[RoundEnd, ...]) -> None:
-        """Show the newest round, and how those before it ended."""
-        self._set(round=number, rounds=ends)
+    def begin_round(self, number: int, ends: tuple[RoundEnd, ...], members: tuple[int, ...]) -> None:
+        """Show the newest round, how those before it ended, and its pods by place where those are not 0..nodes-1."""
+        self._set(round=number, rounds=ends, members=members)
 
     def wait_for(self, lost: tuple[LostPod, ...]) -> None:
         """Show the pods that are lost, and whose next incarnation is waited for."""
@@ -86,6 +87,7 @@ class StatusBoard:
             step_seconds={},
             resumed_from_step=None,
             degraded=slow,
+            memory=None,
             slow_pod=None,
         )
 
@@ -117,7 +119,7 @@ class StatusBoard:
         fields = message.fields
         if message.event == Event.NOTE:
             self.note(text(fields.get("message"), 1024))
-        elif message.rank == self._first_rank:
+        elif message.rank % self._ranks_per_pod == 0:
             self._apply_progress(message.event, fields)
 
     def _apply_progress(self, event: str, fields: Mapping[str, Any]) -> None:
@@ -136,23 +138,32 @@ class StatusBoard:
             if "loss" in fields:
                 finite = self._status.figures.loss is not None
                 self._degrade(Degradation.NON_FINITE_LOSS, "" if finite else "the loss of the last step is not finite")
-        elif event == Event.RESUMED:
-            self._set(resumed_from_step=integer(fields.get("step")))
-        elif event == Event.CHECKPOINT and (saved := parse_checkpoint(fields)):
-            self._set(checkpoint=saved)
-        elif event == Event.PLAN:
-            self._set(plan=parse_plan(fields))
         elif event == Event.DEGRADED and (reason := text(fields.get("reason"), 32)) in frozenset(Degradation):
             self._degrade(Degradation(reason), text(fields.get("message"), 1024))
-        elif event == Event.MODEL:
-            self._set(model_path=text(fields.get("path"), 1024))
+        else:
+            self._set(**_facts(event, fields))
 
     def _degrade(self, kind: Degradation, words: str) -> None:
+        if kind == Degradation.MEMORY_OFF and words:
+            self._set(memory=None)
         others = {known: said for known, said in self._status.degraded.items() if known != kind}
         self._set(degraded={**others, kind: words} if words else others)
 
     def _set(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)
+
+
+def _facts(event: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the status that an event tells the new value of."""
+    if event == Event.RESUMED:
+        return {"resumed_from_step": integer(fields.get("step"))}
+    if event == Event.CHECKPOINT and (saved := parse_checkpoint(fields)):
+        return {"checkpoint": saved}
+    if event == Event.MEMORY and (held := parse_memory(fields)):
+        return {"memory": held}
+    if event == Event.PLAN:
+        return {"plan": parse_plan(fields)}
+    return {"model_path": text(fields.get("path"), 1024)} if event == Event.MODEL else {}
 
 
 def _step_seconds(fields: Mapping[str, Any]) -> dict[str, float]:

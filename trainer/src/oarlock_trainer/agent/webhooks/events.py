@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.exit_codes import FailureClass, failure_class
+from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_api.contract.wire import finite
@@ -86,14 +86,15 @@ def training_status(
 
 
 def restarted(identity: Identity, at: str, *, end: RoundEnd, status: PodStatus) -> WebhookEvent:
-    """A fault ended a round, and all ranks start anew in their living pods: the attempt goes on."""
+    """A fault ended a round, or it can be larger, and all ranks start anew: the attempt goes on."""
+    grows = end.code == ExitCode.LEFT_ON_REQUEST
     return event(
         identity,
         at,
         type_=STATUS,
-        level=WebhookLevel.WARNING,
+        level=WebhookLevel.INFO if grows else WebhookLevel.WARNING,
         title="Training restarted",
-        message=f"pod {end.rank}: {end.why}; the ranks start anew in their pods",
+        message=f"{end.why}; {_how(end)}" if grows else f"pod {end.rank}: {end.why}; {_how(end)}",
         step=end.step,
         about=("restarted", end.number),
         body={
@@ -102,6 +103,33 @@ def restarted(identity: Identity, at: str, *, end: RoundEnd, status: PodStatus) 
                 "resumed_from_step": end.resumed_step,
                 "reason": failure_class(end.code).value,
             },
+            "progress": _progress(status),
+        },
+    )
+
+
+def _how(end: RoundEnd) -> str:
+    if end.nodes is not None:
+        return f"all ranks start, on {end.nodes} node{'s' if end.nodes > 1 else ''}"
+    if end.spare:
+        return "a spare takes its place, and all ranks start"
+    return "its pod was made anew, and all ranks start" if end.lost_pod else "the ranks start anew in their pods"
+
+
+def trains_again(identity: Identity, at: str, *, end: RoundEnd, status: PodStatus) -> WebhookEvent:
+    """The round after this end has done its first step."""
+    since = "after the last round" if end.code == ExitCode.LEFT_ON_REQUEST else "after the fault"
+    return event(
+        identity,
+        at,
+        type_=STATUS,
+        level=WebhookLevel.INFO,
+        title="Training resumed",
+        message=f"Training resumed from step {end.resumed_step or 0}, {end.down_seconds or 0.0:.1f} s {since}",
+        step=status.figures.step,
+        about=("resumed", end.number),
+        body={
+            "data": {"status": "resumed", "resumed_from_step": end.resumed_step, "reason": None},
             "progress": _progress(status),
         },
     )

@@ -35,6 +35,12 @@ class Story:
         known = {end.number for end in (before or status).rounds}
         ends = [end for end in status.rounds if end.number not in known]
         told = [events.restarted(self._identity, at, end=end, status=status) for end in ends]
+        trained = {end.number for end in (before or status).rounds if end.down_seconds is not None}
+        told += [
+            events.trains_again(self._identity, at, end=end, status=status)
+            for end in status.rounds
+            if end.down_seconds is not None and end.number not in trained
+        ]
         entered = before is None or before.phase != status.phase
         told += self._stages(before, status, at) if entered else []
         if status.first_step_at and not (before and before.first_step_at):

@@ -48,9 +48,9 @@ class RankFiles:
                 self._manifest(step).unlink()
         return self.taken()
 
-    def taken(self) -> int:
-        """Bytes that both files have now."""
-        paths = [self._state(place) for place in PLACES]
+    def taken(self, *places: int) -> int:
+        """Bytes that the files in these places have now; of both where none is named."""
+        paths = [self._state(place) for place in places or PLACES]
         return sum(path.stat().st_blocks * _BLOCK for path in paths if path.exists())
 
     def make(self, size: int) -> list[int]:
@@ -76,18 +76,30 @@ class RankFiles:
             raise
         return made
 
+    def has(self, step: int) -> bool:
+        """Whether the state after `step` steps counts."""
+        return step in self._place_of
+
     @property
     def newest(self) -> int | None:
         """The newest step that counts."""
         return max(self._place_of, default=None)
 
-    def begin(self, *, keep: int | None = None) -> int:
-        """Where the next state is to be written: not over step `keep`, or else over the newest one that counts.
+    def saved_at(self, step: int) -> str:
+        """When a step that counts was the state of training, RFC 3339; empty where that can't be read."""
+        try:
+            return str(json.loads(self._manifest(step).read_text(encoding="utf-8"))["saved_at"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return ""
 
-        What lies there counts no longer.
-        """
+    def next_place(self, *, keep: int | None = None) -> int:
+        """Where the next state is to be written: not over step `keep`, or else over the newest one that counts."""
         newest = keep if keep in self._place_of else self.newest
-        place = PLACES[0] if newest is None else 1 - self._place_of[newest]
+        return PLACES[0] if newest is None else 1 - self._place_of[newest]
+
+    def begin(self, *, keep: int | None = None) -> int:
+        """`next_place`; what lies there counts no longer."""
+        place = self.next_place(keep=keep)
         for step in [step for step, of in self._place_of.items() if of == place]:
             self._manifest(step).unlink()
             del self._place_of[step]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -25,6 +26,18 @@ def is_wanted(every_steps: str) -> bool:
 def folder_of(job_uid: str, attempt: int, *, shared_memory: Path = SHARED_MEMORY) -> Path:
     """Where the ranks of one attempt keep their state on this node. Nothing of another attempt is ever read."""
     return shared_memory / f"oarlock-{job_uid}-a{attempt}"
+
+
+def sweep(job_uid: str, attempt: int, *, shared_memory: Path = SHARED_MEMORY) -> None:
+    """Remove what earlier attempts of the job left where /dev/shm outlived them, as outside of pods. Never raises OSError."""
+    name = re.compile(rf"oarlock-{re.escape(job_uid)}-a(\d+)")
+    try:
+        found = [(path, name.fullmatch(path.name)) for path in shared_memory.iterdir()]
+    except OSError:
+        return
+    for path, parsed in found:
+        if parsed and int(parsed[1]) < attempt:
+            shutil.rmtree(path, ignore_errors=True)  # follows no link
 
 
 def state_name(rank: int, place: int) -> str:
@@ -54,6 +67,15 @@ def parse_manifest_name(name: str) -> tuple[int, int] | None:
 def steps_of(folder: Path, rank: int) -> list[int]:
     """The steps whose state a rank has here, newest first."""
     return sorted((step for step, of in _manifests(folder) if of == rank), reverse=True)
+
+
+def ranks_of(folder: Path) -> set[int]:
+    """Those of which anything lies here, whether it counts or not."""
+    try:
+        states = [found for path in folder.iterdir() if (found := _STATE.fullmatch(path.name))]
+    except OSError:
+        return set()
+    return {int(found[1]) for found in states} | {rank for _, rank in _manifests(folder)}
 
 
 def held(folder: Path, *, ranks_per_node: int) -> dict[int, tuple[int, ...]]:

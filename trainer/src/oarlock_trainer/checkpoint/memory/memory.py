@@ -19,6 +19,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from oarlock_api.contract.status import Degradation, pod_of_gang
 from oarlock_trainer.checkpoint.format import CheckpointManifest, FileFacts
 from oarlock_trainer.checkpoint.layout import ELEMENT, runs_of
 from oarlock_trainer.checkpoint.memory.files import RankFiles
@@ -44,7 +45,14 @@ if TYPE_CHECKING:
 _NICE = 10
 """Of the thread that hashes: training goes first where cores are few."""
 _COPY_SECONDS = 120.0
-"""For the ring. Where it does not come so far, as on a network that lets nobody through, the state is renewed without it."""
+"""For the ring. Where it does not come so far, as on a network that lets nobody through, the state is renewed without it,
+and is waited for no more until it has come so far again."""
+_NOT_KEPT = "no state is kept in the nodes' memory, a restart takes the newest checkpoint"
+_NOT_COPIED = (
+    f"a node's state in memory is not copied to the next node within {_COPY_SECONDS:g} s: where a node is lost, the job goes "
+    "on from the newest checkpoint. The log of the pod that lacks its copy says so. See that the job's pods can reach each "
+    "other's status port; where it is slow, raise spec.recovery.memory.everySteps"
+)
 _OFF = -math.inf
 """What a rank tells that has given up: so is the sum of all, whatever the others tell."""
 
@@ -80,7 +88,11 @@ class Memory:
         self._copies = RankFiles(folder, self._before) if ring else None
         """Of a rank of the node before, which this node's agent writes."""
         self._whole_at = 0.0
+        self._lags = self._told_of_lag = False
+        """Whether the copy has not come so far in time, and whether that was said."""
         self._off = False
+        self._told: tuple[int, bool | None] | None = None
+        """What rank 0's agent knows: the step that all have, and whether it is copied."""
         self._beside = False
         """Whether a state was on its way when the step began."""
         self._copying: Snapshot | None = None
@@ -91,22 +103,26 @@ class Memory:
         if self._has_room(keep):
             self._making = Background(self._make)
 
-    def told(self, step: int) -> tuple[float, float]:
+    def told(self, step: int) -> tuple[float, float, float]:
         """Whether this rank is ready for the state after `step` steps, and whether it is due: what all ranks add up.
 
-        Where the job itself says how often, the state before is waited for.
+        And whether this node has the copy that it keeps of the newest state. Where the job itself says how often, the state
+        before is waited for.
         """
+        ready = copied = False
         due = not self._off and self._rhythm.is_due(step)
         if due and self._every is not None:
             for work in (self._making, self._writing):
                 if work:
                     work.wait(None)
         try:
-            ready = self._ready()
+            ready, copied = self._ready()
         except OSError as error:
             remedy = ": raise spec.pod.sharedMemory" if error.errno in FULL else ""
             self._give_up(f"{self._folder}: {error.strerror}{remedy}")
-        return (_OFF, 0.0) if self._off else (float(ready), float(due and self._ranks.rank_info.is_leader))
+        if self._off:
+            return _OFF, 0.0, 0.0
+        return float(ready), float(due and self._ranks.rank_info.is_leader), float(copied)
 
     def go_on(
         self, told: Sequence[float], step: int, *, seconds: float, position: Callable[[int], DataPosition] | None
@@ -115,7 +131,7 @@ class Memory:
 
         `told`: the sums. `position` tells where the data stand after a step; None where this one's state need not be kept.
         """
-        ready, due = told
+        ready, due, copied = told
         if ready == _OFF:
             self._give_up("")
             return
@@ -123,7 +139,10 @@ class Memory:
         if self._cost:
             self._rhythm.ended(stall=self._cost[0], seconds=self._cost[1])
             self._cost = None
-        if due and position and ready == self._ranks.rank_info.world_size:
+        everybody = self._ranks.rank_info.world_size
+        if ready == everybody:
+            self._tell(copied=copied == everybody)
+        if due and position and ready == everybody:
             self._begin(step, position(step))
         self._beside = self._writing is not None
 
@@ -138,7 +157,8 @@ class Memory:
 
     def close(self) -> None:
         """Give the memory back: what it is for is done."""
-        self._give_up("")
+        if not self._off:
+            self._give_back()
 
     def _has_room(self, keep: int | None) -> bool:
         own: Room | str
@@ -165,27 +185,55 @@ class Memory:
             snapshot.wait()
         return made
 
-    def _ready(self) -> bool:
-        """Raises OSError where memory has failed."""
+    def _ready(self) -> tuple[bool, bool]:
+        """Whether the next state may begin, and whether the newest is copied. Raises OSError where memory has failed."""
         if self._making is None or not self._making.ended:
-            return False
+            return False, False
         self._making.result()
         if self._writing is None or not self._writing.ended:
-            return self._writing is None and self._is_copied()
+            return (False, False) if self._writing else self._is_copied()
         writing, self._writing = self._writing, None
         self._whole_at = writing.result()
         self._cost = (self._stall, self._whole_at - self._began)
         return self._is_copied()
 
-    def _is_copied(self) -> bool:
-        """Whether this node has the same step of the node before it.
+    def _is_copied(self) -> tuple[bool, bool]:
+        """Whether no copy is waited for any more, and whether this node has the same step of the node before it.
 
         None is written over before all nodes do: so at any moment there is a step that survives the loss of a node.
         """
         newest = self._files.newest
-        if self._copies is None or newest is None or time.monotonic() - self._whole_at > _COPY_SECONDS:
-            return True
-        return newest in steps_of(self._folder, self._before)
+        copied = self._copies is None or newest is None or newest in steps_of(self._folder, self._before)
+        if copied:
+            self._lags = False
+        elif not self._lags and time.monotonic() - self._whole_at > _COPY_SECONDS:
+            self._lags = True
+            self._tell_of_lag()
+        return copied or self._lags, copied
+
+    def _tell_of_lag(self) -> None:
+        info = self._ranks.rank_info
+        if not self._told_of_lag and info.local_rank == 0:
+            own, before = (pod_of_gang(info.pod_of(rank)) for rank in (info.rank, self._before))
+            channel.tell(
+                f"the state in memory of {before} is not copied to {own} within {_COPY_SECONDS:g} s, so it is lost with that "
+                "pod, and the job would go on from the newest checkpoint: see that the job's pods can reach each "
+                "other's status port; where it is slow, raise spec.recovery.memory.everySteps"
+            )
+        self._told_of_lag = True
+
+    def _tell(self, *, copied: bool) -> None:
+        """What all nodes have: to be called where all are ready. A state that only some have whole is none."""
+        step = self._files.newest
+        known = None if step is None else (step, copied if self._copies else None)
+        if known is None or known == self._told or not self._ranks.rank_info.is_leader:
+            return
+        was_late, self._told = self._told is not None and self._told[1] is False, known
+        ring = {} if self._copies is None else {"copied": copied}
+        channel.send(channel.Event.MEMORY, step=step, savedAt=self._files.saved_at(known[0]), **ring)
+        if was_late == copied and self._copies:
+            words = "" if copied else _NOT_COPIED
+            channel.send(channel.Event.DEGRADED, reason=Degradation.MEMORY_NOT_COPIED, message=words)
 
     def _begin(self, step: int, position: DataPosition) -> None:
         if self._making is None:
@@ -200,6 +248,7 @@ class Memory:
             step=step,
             updates=self._engine.updates,
             attempt=self._job.file.attempt,
+            round=self._job.round,
             job_uid=self._job.file.job_uid,
             world_size=self._ranks.rank_info.world_size,
             saved_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -227,9 +276,15 @@ class Memory:
         """No state is kept from here on, on this rank. `words`: why, empty where another rank says it."""
         if self._off:
             return
-        self._off = True
         if words:
-            channel.tell(f"no state is kept in the nodes' memory, a restart takes the newest checkpoint: {words}")
+            channel.tell(f"{_NOT_KEPT}: {words}")
+        if self._ranks.rank_info.is_leader:
+            why = words or "another pod's memory failed, and its log says why"
+            channel.send(channel.Event.DEGRADED, reason=Degradation.MEMORY_OFF, message=f"{_NOT_KEPT}: {why}")
+        self._give_back()
+
+    def _give_back(self) -> None:
+        self._off = True
         for work in (self._making, self._writing):
             if work:
                 work.wait(None)

@@ -8,9 +8,10 @@ import diffusers' pipelines; whoever needs both imports the pipeline first.
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from oarlock_trainer.runtime.left_out import left_out, unsearched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,20 +44,16 @@ def scheduler_class() -> Any:
 
 @contextmanager
 def _lean() -> Iterator[None]:
-    # Some modules ask no switch, but try the import and cope with its failure.
-    hide = "transformers" not in sys.modules
-    if hide:
-        sys.modules["transformers"] = None  # type: ignore[assignment]
-    import diffusers.utils.import_utils as switches  # noqa: PLC0415 - half a second, for those who call
+    with left_out("transformers"):  # some modules ask no switch, but try the import and cope with its failure
+        with unsearched():  # for packages of which none is used here
+            import diffusers.utils.import_utils as switches  # noqa: PLC0415 - a quarter of a second, for those who call
 
-    names = [f"_{package}_available" for package in _UNUSED]
-    kept = {name: getattr(switches, name) for name in names if hasattr(switches, name)}
-    for name in kept:
-        setattr(switches, name, False)
-    try:
-        yield
-    finally:
-        if hide:
-            del sys.modules["transformers"]
-        for name, value in kept.items():
-            setattr(switches, name, value)
+        names = [f"_{package}_available" for package in _UNUSED]
+        kept = {name: getattr(switches, name) for name in names if hasattr(switches, name)}
+        for name in kept:
+            setattr(switches, name, False)
+        try:
+            yield
+        finally:
+            for name, value in kept.items():
+                setattr(switches, name, value)

@@ -1,0 +1,160 @@
+"""A real agent that obeys orders of rounds whose pods are chosen: its leader here is the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from agent_process import Agent, eventually, free_port, lives
+
+from oarlock_trainer.agent.link.gang_link import GangLink
+from oarlock_trainer.agent.link.round_frames import Ordered
+from oarlock_trainer.agent.rounds.model import Order, Place, Report, Round, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+class Leader:
+    """Rank 0's end of the link of two nodes and a spare, and what it orders one pod."""
+
+    def __init__(self, port: int) -> None:
+        self._link = GangLink(job_uid="uid-of-job", attempt=3, rank=0, nodes=3, leader="", port=port, replaces=True)
+        self.report: Report | None = None
+
+    def order(self, number: int, wanted: Wanted, *members: int, to: int) -> None:
+        """Of the first round members are not told."""
+        places = tuple(Place(rank, "") for rank in members)
+        heard = self.report.sequence if self.report else 0
+        told = Order(Round(1, number), wanted, places, code=86 if wanted is Wanted.YIELD else 0, why="a pod is back")
+        self._link.order(lambda _rank: Ordered(told, yours=not members or to in members, heard=heard))
+
+    def until(self, fact: Callable[[Report], bool], what: str) -> Report:
+        def told() -> Report | None:
+            self.report = next((news for news in self._link.news() if isinstance(news, Report)), self.report)
+            return self.report if self.report and fact(self.report) else None
+
+        found: Report = eventually(told, what)
+        return found
+
+    def leave(self, code: int) -> None:
+        self._link.leave(code, "")
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Iterator[tuple[Leader, Callable[[int], Agent]]]:
+    """The leader, and what makes the agent of another pod."""
+    port, made = free_port(), []
+    leader = Leader(port)
+
+    def pod(rank: int) -> Agent:
+        agent = Agent(tmp_path)
+        agent.job |= {"spares": 1, "recovery": {"inPlace": "Auto", "standbySeconds": 300}}
+        agent.job["ports"]["link"] = port
+        agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "OARLOCK_REPLACES_PODS": "1"}
+        made.append(agent)
+        return agent
+
+    yield leader, pod
+    for agent in made:
+        agent.end()
+    leader.leave(0)
+
+
+def ranks_of(agent: Agent, *numbers: int) -> list[int]:
+    return [agent.rank_pid(number) for number in numbers]
+
+
+def asked_to_yield(leader: Leader, agent: Agent, program: str) -> list[int]:
+    """Its ranks, which run, and are asked to save and to end."""
+    agent.start(program)
+    ranks = ranks_of(agent, 2, 3)
+    leader.until(lambda report: report.running, "that its ranks run")
+    leader.order(1, Wanted.YIELD, to=1)
+    return ranks
+
+
+def test_ranks_that_are_to_yield_save_and_end_and_their_pod_has_no_fault_and_starts_the_next_round(
+    pods: tuple[Leader, Callable[[int], Agent]],
+) -> None:
+    leader, agent = pods[0], pods[1](1)
+    before = asked_to_yield(leader, agent, "saves_when_asked")
+    report = leader.until(lambda report: not report.running, "that none is left")
+    assert report.fault is None
+    assert not any(map(lives, before))
+    agent.awaited("saved-2")
+    agent.awaited("saved-3")
+    leader.order(2, Wanted.TRAIN, 0, 1, to=1)
+    eventually(lambda: not set(ranks_of(agent, 2, 3)) & set(before), "ranks of the next round")
+    agent.send(signal.SIGTERM)
+    assert agent.wait() == 86
+
+
+def test_a_rank_that_fails_while_it_is_to_yield_is_a_fault_as_ever(
+    pods: tuple[Leader, Callable[[int], Agent]],
+) -> None:
+    leader, agent = pods[0], pods[1](1)
+    before = asked_to_yield(leader, agent, "never_leaves")
+    agent.awaited("asked-2")
+    os.kill(before[0], signal.SIGKILL)
+    report = leader.until(lambda report: not report.running, "that none is left")
+    assert report.fault
+    assert report.fault.code == 137
+
+
+def test_a_pod_that_is_told_to_go_while_its_ranks_yield_goes_once_they_have_saved(
+    pods: tuple[Leader, Callable[[int], Agent]],
+) -> None:
+    leader, agent = pods[0], pods[1](1)
+    asked_to_yield(leader, agent, "saves_when_told_to_finish")
+    agent.awaited("asked-2")
+    agent.awaited("asked-3")
+    agent.send(signal.SIGTERM)
+    eventually(lambda: agent.status()["message"] == "leaving on request", "it leaves")
+    agent.mark("finish")
+    assert agent.wait() == 86
+    assert "left on request" in agent.report()["summary"]
+
+
+def test_a_pod_that_the_gang_goes_on_without_stands_by_and_is_done_when_the_gang_is(
+    pods: tuple[Leader, Callable[[int], Agent]],
+) -> None:
+    leader, agent = pods[0], pods[1](1)
+    agent.start("trains_until_told")
+    ranks = ranks_of(agent, 2, 3)
+    os.kill(ranks[0], signal.SIGKILL)
+    leader.until(lambda report: report.fault is not None and not report.running, "its fault")
+    leader.order(2, Wanted.TRAIN, 0, 2, to=1)
+    eventually(lambda: "trains without this pod" in agent.status()["message"], "it stands by")
+    assert not any(map(lives, ranks))
+    leader.leave(0)
+    assert agent.wait() == 0
+
+
+def test_a_spare_starts_no_ranks_before_it_has_a_place_and_its_ranks_count_by_that(
+    pods: tuple[Leader, Callable[[int], Agent]],
+) -> None:
+    leader, agent = pods[0], pods[1](2)
+    agent.start("trains_until_told")
+    report = leader.until(lambda report: report.able, "that it is able")
+    assert (report.running, report.round) == (False, Round(0, 0))
+    leader.order(1, Wanted.TRAIN, to=1)
+    leader.order(2, Wanted.TRAIN, 0, 2, to=2)
+    ranks = ranks_of(agent, 2, 3)
+    assert leader.until(lambda report: report.running, "that its ranks run").round == Round(1, 2)
+    assert all(map(lives, ranks))
+    eventually(lambda: agent.status()["step"] == 101, "its first rank's progress")
+    agent.mark("finish")
+    assert agent.wait() == 0
+
+
+def test_a_spare_that_is_asked_to_go_leaves_at_once(pods: tuple[Leader, Callable[[int], Agent]]) -> None:
+    leader, agent = pods[0], pods[1](2)
+    agent.start("trains_until_told")
+    leader.until(lambda report: report.able, "that it is able")
+    agent.send(signal.SIGTERM)
+    assert agent.wait() == 86
+    assert agent.report()["summary"] == "SIGTERM while the gang trains without this pod"
