@@ -12,6 +12,7 @@ from oarlock_operator.model.observation import GangSystems
 
 VOLCANO = GangSystems(apis={Gang.VOLCANO: "scheduling.volcano.sh/v1beta1"})
 KUEUE = GangSystems(apis={Gang.KUEUE: "kueue.x-k8s.io/v1beta2"})
+COSCHEDULING = GangSystems(apis={Gang.COSCHEDULING: "scheduling.x-k8s.io/v1alpha1"})
 KAI = GangSystems(apis={Gang.KAI: "scheduling.run.ai/v2alpha2"})
 NATIVE = GangSystems(apis={Gang.NATIVE: "scheduling.k8s.io/v1beta1"})
 

@@ -109,6 +109,9 @@ class Gang:
     operators: int = 1
     """How many work at the same time, as where a leader is replaced that does not know it yet."""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    asked: dict[str, Any] = field(default_factory=dict)
+    """What the job's spec has besides."""
+    keys: tuple[bytes, ...] = ()
 
     async def create(self, **more: Any) -> None:
         training = {
@@ -123,6 +126,7 @@ class Gang:
             "training": training,
             # The hands below play scheduler; the real one would take their word back.
             "scheduling": {"schedulerName": "nobody"},
+            **self.asked,
             **more,
         }
         body = {
@@ -145,7 +149,7 @@ class Gang:
                 clock=self.clock,
             ),
             memory=Memory(),
-            defaults=Defaults(trainer_image="trainer:test"),
+            defaults=Defaults(trainer_image="trainer:test", keys=self.keys),
             pool=PoolReader(cluster=self.faulty, brakes=Brakes(namespace="default")),
             spares=SpareReader(self.faulty),
             throttle=Throttle(4),

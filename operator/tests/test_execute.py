@@ -80,6 +80,22 @@ async def test_a_name_that_somebody_else_holds_is_told_and_left_alone(taken: str
     assert api.objects[taken]["metadata"] == before
 
 
+async def test_pods_that_the_gang_does_without_hold_nobody_up_where_the_server_does_not_take_them() -> None:
+    api = MemoryApi()
+
+    async def quota(verb: str, path: str) -> None:
+        if verb == "POST" and path.endswith("flux-1-6"):
+            raise ApiError(403, "Forbidden", "exceeded quota")
+
+    api.before = quota
+    spares = CreatePods(ALL_PODS.manifests[6:], optional=True)
+    await run(api, spares, DeletePods((("flux-1-5", "uid"),), grace_seconds=5))
+    assert set(api.objects) == {f"{PODS}/flux-1-7"}
+    assert [verb for verb, _ in api.requests][-1] == "DELETE", "what comes after them is done"
+    with pytest.raises(ApiError, match="quota"):
+        await run(api, CreatePods(ALL_PODS.manifests[6:]))
+
+
 async def test_deleting_names_the_grace_period_and_spares_an_object_of_the_same_name() -> None:
     api = MemoryApi()
     await run(api, *START)

@@ -72,6 +72,7 @@ class Objects:
     cordoned: set[str] = field(default_factory=set)
     deleted: bool = False
     """The job itself is gone."""
+    hindrance: str = ""
     made: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Manifests of the pods that were made, by name."""
     writes: int = 0
@@ -163,6 +164,8 @@ class Objects:
         number = int(metadata["labels"].get("oarlock.dev/incarnation", 1))
         written = [(one.rank, one.incarnation) for one in self.job.status.recovery.replacing]
         assert number == 1 or (rank, number) in written, "a pod was made anew before it was written down"
+        # What the API server did not take may be asked for again.
+        assert number == 1 or name not in self.made or self.hindrance, f"{name} was made twice"
         twins = [pod for pod in self.pods.values() if (pod.attempt, pod.rank) == (attempt, rank) and pod.name != name]
         lost = [node.name for node in self.nodes.values() if node.unreachable or not node.exists]
         assert all(pod.stopped or pod.node in lost for pod in twins), f"two living pods of rank {rank}"

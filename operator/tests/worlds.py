@@ -29,7 +29,6 @@ class World(Objects):
     progress: PodStatus | None = None
     request_seconds: float = 0.0
     refusal: str = ""
-    hindrance: str = ""
     rival: str = ""
     lingering: tuple[str, ...] = ()
     answering: frozenset[str] = frozenset()
@@ -140,7 +139,8 @@ class World(Objects):
         pod = self.pod(rank, attempt=attempt)
         told = gpu_report(pod, code=code, at=self.now, **gpu) if gpu else report(pod, code=code, at=self.now)
         said = told if with_report else None
-        self.pods[pod.name] = replace(pod, started=True, ready=False, ending=Ending(code, report=said))
+        ending = Ending(code, report=said)
+        self.pods[pod.name] = replace(pod, started=True, ready=False, ending=ending, failed=code != 0)
 
     def pod(self, rank: int, *, attempt: int | None = None) -> Pod:
         """The pod of a rank that was made last."""

@@ -66,9 +66,8 @@ async def execute(
             case CordonNode() | NoteStrike() | LatchBreaker():
                 if not await _try(job, action, cluster, pool):
                     continue
-            case CreatePods(manifests):
-                path = f"/api/v1/namespaces/{namespace}/pods"
-                await _all(throttle, [partial(_create, cluster, path, manifest) for manifest in manifests])
+            case CreatePods():
+                await _create_pods(cluster, job, action, throttle)
             case DeletePods(pods, grace_seconds):
                 path = f"/api/v1/namespaces/{namespace}/pods"
                 metrics.FORCE_DELETED.inc(len(pods) if grace_seconds == 0 else 0)
@@ -151,6 +150,16 @@ async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster
         if isinstance(action, CordonNode):
             pool.tell_failure(job, action, error)
         return False
+
+
+async def _create_pods(cluster: Cluster, job: Job, action: CreatePods, throttle: Throttle) -> None:
+    path = f"/api/v1/namespaces/{job.namespace}/pods"
+    try:
+        await _all(throttle, [partial(_create, cluster, path, manifest) for manifest in action.manifests])
+    except ApiError as error:
+        if not action.optional:
+            raise
+        log.warning("spares are not made", namespace=job.namespace, job=job.name, error=str(error))
 
 
 async def _create(cluster: Cluster, path: str, manifest: Json) -> None:

@@ -71,14 +71,14 @@ RECOVERY_SECONDS = Histogram(
 )
 RUNG_SECONDS = Histogram(
     "oarlock_recovery_rung_seconds",
-    "From a fault to training again, by what was made anew: RestartRanks, ReplacePod or Attempt",
+    "From a fault to training again, by what was made anew: RestartRanks, TakeSpare, Shrink, Grow, ReplacePod or Attempt",
     ["rung"],
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 20, 30, 60, 120, 300, 900),
     registry=REGISTRY,
 )
 ROUNDS = Counter(
     "oarlock_rounds",
-    "Rounds that ended by a fault, and were followed in the same attempt",
+    "Rounds that ended, by a fault or to take more nodes, and were followed in the same attempt",
     ["rung", "reason"],
     registry=REGISTRY,
 )
@@ -136,7 +136,7 @@ def _begin_at_zero() -> None:
     for reason in _BLAMED:
         for budget in ("application", "infrastructure"):
             RESTARTS.labels(budget=budget, reason=reason)
-        for rung in (Rung.RESTART_RANKS, Rung.REPLACE_POD):
+        for rung in (Rung.RESTART_RANKS, Rung.TAKE_SPARE, Rung.SHRINK, Rung.REPLACE_POD):
             ROUNDS.labels(rung=rung, reason=reason)
     for xid in ("none", *range(1, MOST_XIDS + 1), OTHER):
         GPU_FAULTS.labels(xid=xid, verdict=GpuVerdict.RESTART_PROCESS)

@@ -83,6 +83,26 @@ async def test_faults_at_any_write_lead_to_the_same_end_without_an_extra_attempt
     assert await differing(works) == {}
 
 
+WITH_A_SPARE: dict[str, Any] = {"asked": {"spares": 1, "recovery": {"inPlace": "Auto"}}, "keys": (b"k" * 32,)}
+
+
+async def test_a_gang_whose_spare_is_never_placed_ends_as_one_that_has_none(real: Administrator) -> None:
+    gang = Gang(real, FaultyCluster(real, "409", lambda _: False), **WITH_A_SPARE)
+    await gang.create()
+    await gang.settle()
+    assert sorted(await gang.pods()) == ["1-0", "1-1", "1-2"]
+    assert await lives_through(real, "409", lambda _: False, **WITH_A_SPARE) == END
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_faults_at_any_write_of_a_gang_with_a_spare_lead_to_the_same_end(real: Administrator, kind: str) -> None:
+    works = {
+        first: lives_through(real, kind, lambda n, k=first: n % PERIOD == k, **WITH_A_SPARE)  # type: ignore[misc]
+        for first in range(PERIOD)
+    }
+    assert await differing(works) == {}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_end(
     real: Administrator, kind: str

@@ -10,6 +10,7 @@ import pytest
 from jobs import START, job, spec
 from worlds import World
 
+from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.observed_nodes import Brakes, CordonMark, Ledger, Pool, PoolNode
 from oarlock_operator.model.plan import CordonNode, LatchBreaker, Plan
 
@@ -80,6 +81,17 @@ def test_every_brake_holds_and_says_so(pool: Pool, words: str, latches: bool) ->
     assert words in told
     assert any(isinstance(action, LatchBreaker) for action in plan.actions) == latches
     assert world.job.status.avoided_nodes[0].name == "node-1"
+
+
+def test_nodes_are_left_for_the_spares_of_a_gang_too() -> None:
+    spares = job(spec=spec(spares=1, recovery={"inPlace": "Auto"}))
+    keyed = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
+    pool = replace(POOL, schedulable=3)
+    world = broken(world=World(job=spares, may_cordon=True, pool=pool, defaults=keyed))
+    assert (
+        refused(world)
+        == "node node-1 (GPUFault in attempt 1) is not cordoned, only avoided: 2 nodes would be left for a gang of 3"
+    )
 
 
 @pytest.mark.parametrize(

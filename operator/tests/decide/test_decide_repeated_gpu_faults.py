@@ -170,6 +170,24 @@ def test_what_programs_mostly_cause_is_no_strike_where_a_pod_went_unheard() -> N
     assert one.job.status.strikes == ()
 
 
+def test_what_programs_mostly_cause_is_no_strike_where_a_spare_that_trained_went_unheard() -> None:
+    one = World(job=job(spec=spec(spares=1, recovery={"inPlace": "Auto"})), may_cordon=True, pool=POOL)
+    one.defaults = replace(one.defaults, keys=(b"k" * 32,))
+    one.running()
+    one.step(20)
+    assert one.progress is not None
+    one.progress = replace(one.progress, members=(0, 2))
+    one.one_pass()
+    one.progress = None
+    assert one.job.status.standby == (1,)
+    one.end(0, 81, uuid="GPU-5", xid=31)
+    del one.pods["flux-1-2"]
+    plan = one.one_pass()
+    assert not any(isinstance(action, NoteStrike) for action in plan.actions)
+    one.settle()
+    assert one.job.status.strikes == ()
+
+
 @pytest.mark.parametrize("xid", [31, 94])
 def test_what_follows_the_rank_from_gpu_to_gpu_is_the_programs(xid: int) -> None:
     one = world()

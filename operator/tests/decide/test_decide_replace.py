@@ -78,6 +78,7 @@ def test_a_lost_pod_alone_is_made_anew_in_one_pass_and_the_others_are_let_be() -
     assert "Attempt 1 goes on with its pod made anew; 3 of 4 stand by." in event.message
     (entry,) = world.job.status.recovery.replacing
     assert (entry.node_name, entry.reason, entry.time) == ("node-2", "ProcessKilled", world.now)
+    assert world.job.status.attempts[0].replaced_node_names == ("node-2",)
     assert world.job.status.phase == "Recovering"
     fault = world.job.status.last_fault
     assert fault is not None
@@ -153,6 +154,22 @@ def test_a_broken_gpu_s_node_is_avoided_by_the_new_pod_alone() -> None:
     assert world.pod(3).keeps_off == {"node-3"}
 
 
+def test_a_node_that_was_given_back_takes_the_next_new_pod() -> None:
+    world = gang()
+    world.end(3, 80, xid=79)
+    world.one_pass()
+    go_on(world, 3)
+    world.settle()
+    assert states(world) == (1, None, [])
+    world.now += timedelta(minutes=1)
+    world.nodes["node-3"] = Node(name="node-3", ready=True, boot_id="1", given_back=world.now)
+    kill(world, 1)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 3)])
+    assert world.pod(1).keeps_off == set()
+    assert world.job.status.avoided_nodes == ()
+
+
 def test_two_that_are_lost_at_once_are_charged_once_and_numbered_by_one_counter() -> None:
     world = gang()
     kill(world, 1)
@@ -173,6 +190,30 @@ def test_another_loss_meanwhile_is_taken_in_and_is_no_start_without_progress() -
     assert (counts.application, counts.infrastructure, counts.without_progress) == (1, 1, 1)
     go_on(world, 1)
     assert states(world) == (1, None, [])
+
+
+def test_a_new_pod_that_may_have_been_made_and_gone_unseen_is_followed_by_a_greater_number() -> None:
+    world = gang()
+    kill(world, 2)
+    world.one_pass()
+    del world.pods["flux-1-2-i2"]
+    world.pods.pop("flux-1-2", None)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 3)])
+    assert living(world) == ["flux-1-0", "flux-1-1", "flux-1-2-i3", "flux-1-3"]
+    assert world.job.status.attempts[-1].incarnation == 3
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 3)])
+
+
+def test_numbers_do_not_grow_while_the_api_server_takes_no_pods() -> None:
+    world = gang()
+    kill(world, 2)
+    world.one_pass()
+    del world.pods["flux-1-2-i2"]
+    world.hindrance = "exceeded quota"
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2)])
 
 
 def test_a_new_pod_that_is_lost_itself_is_followed_by_a_greater_number() -> None:
@@ -236,9 +277,50 @@ def test_a_pod_that_only_the_leader_misses_is_replaced_once_it_had_time_to_speak
     assert "flux-1-3-i2" not in world.pods, "it still runs"
     world.kubelets()
     world.one_pass()
-    assert "flux-1-3-i2" in world.pods
+    assert "flux-1-3-i3" in world.pods, "nothing tells that the number before it was given to no pod"
     world.settle()
-    assert states(world) == (1, "Replace", [(3, 2)]), "the word was about the one before"
+    assert states(world) == (1, "Replace", [(3, 3)]), "the word was about the one before"
+
+
+def cut_rank_0_off(world: World, *answering: int) -> None:
+    """Rank 0's agent has lost all the others, of which these answer the operator."""
+    missed(world, *range(1, NODES), ago=5)
+    world.answering = frozenset(world.pod(rank).uid for rank in answering)
+    world.one_pass()
+
+
+def avoided(world: World) -> list[tuple[str, bool]]:
+    return [(one.name, one.strict) for one in world.job.status.avoided_nodes]
+
+
+def test_a_leader_that_hears_none_of_those_that_live_is_the_one_that_is_cut_off() -> None:
+    world = gang()
+    cut_rank_0_off(world, 1, 2, 3)
+    status = world.job.status
+    assert (status.attempt, avoided(world)) == (2, [("node-0", False)])
+    assert (status.restarts.infrastructure, status.reason) == (1, "PeerLost")
+    assert "do not reach one another" in (status.message or "")
+    assert status.attempts[0].not_in_place == "rank 0's agent hears none of the others"
+    world.settle()
+    world.kubelets()
+    world.settle()
+    assert (world.job.status.attempt, avoided(world)) == (2, [("node-0", False)])
+
+
+@pytest.mark.parametrize("answering", [(), (1, 2)])
+def test_where_some_of_the_others_do_not_answer_the_leader_is_believed(answering: tuple[int, ...]) -> None:
+    world = gang()
+    cut_rank_0_off(world, *answering)
+    assert states(world) == (1, "Replace", [(1, 2), (2, 3), (3, 4)])
+    assert avoided(world) == [("node-1", False), ("node-2", False), ("node-3", False)]
+
+
+def test_of_two_that_do_not_reach_each_other_the_leader_is_believed() -> None:
+    world = gang(nodes=2)
+    missed(world, 1, ago=5)
+    world.answering = frozenset({world.pod(1).uid})
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2)])
 
 
 def test_a_pod_that_was_lost_before_is_given_as_much_time_as_the_first_time() -> None:
@@ -271,9 +353,11 @@ def test_no_node_is_shut_out_by_the_leader_s_word_alone_however_often_it_is_give
     world.job = replace(world.job, status=world.job.status.model_copy(update={"avoided_nodes": (entry,)}))
     missed(world, 3, ago=5)
     assert world.progress is not None
-    world.progress = replace(world.progress, lost=(replace(world.progress.lost[0], incarnation=2),))
+    world.progress = replace(
+        world.progress, lost=(replace(world.progress.lost[0], incarnation=world.pod(3).incarnation),)
+    )
     world.one_pass()
-    assert states(world) == (1, "Replace", [(3, 3)])
+    assert states(world)[1] == "Replace"
     assert [(one.reason, one.strict) for one in world.job.status.avoided_nodes] == [("AgentSilent in attempt 1", False)]
 
 
@@ -450,6 +534,18 @@ def test_a_round_that_no_pod_was_lost_in_is_charged_whatever_its_leader_says() -
     world.one_pass()
     assert [one.rung for one in world.job.status.rounds] == ["RestartRanks", "ReplacePod", "RestartRanks"]
     assert world.job.status.restarts.infrastructure == counts.infrastructure + 1, "it was lost once, not twice"
+
+
+def test_a_checkpoint_since_the_last_failure_of_the_program_forgets_it_and_a_killed_pod_is_made_anew_alone() -> None:
+    world = gang()
+    lost_before(world)
+    world.step(20, saved=20)
+    world.now += timedelta(seconds=11)
+    world.one_pass()
+    kill(world, 2)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2)])
+    assert world.job.status.restarts.application == 1
 
 
 # When all pods are made anew instead
@@ -637,6 +733,30 @@ def test_a_gang_that_still_waits_for_another_pod_has_not_begun_a_round() -> None
     world.now += timedelta(seconds=91)
     world.one_pass()
     assert states(world)[:2] == (2, "Drain")
+
+
+def test_a_pod_that_is_lost_in_the_first_round_of_a_new_rank_0_is_waited_for_until_the_next() -> None:
+    world = gang(standbySeconds=30)
+
+    def tells(number: int) -> None:
+        world.step(16, resumed=15)
+        assert world.progress is not None
+        world.progress = replace(world.progress, round=number)
+
+    kill(world, 0)
+    world.one_pass()
+    world.start_all()
+    world.now += timedelta(seconds=5)
+    tells(2)
+    cut_off(world, 2, unreachable=True)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(0, 2), (2, 3)])
+    world.start_all()
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(0, 2), (2, 3)]), "it only imports yet"
+    tells(3)
+    world.one_pass()
+    assert states(world) == (1, None, [])
 
 
 def test_a_trainer_that_tells_of_no_step_trains_once_its_round_began() -> None:

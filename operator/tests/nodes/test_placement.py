@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from jobs import job, spec
 
-from oarlock_api.history import AvoidedNode
+from oarlock_api.history import Attempt, AvoidedNode
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.decoding import Page
@@ -255,6 +255,30 @@ async def test_a_gang_whose_nodes_would_all_take_it_again_has_nowhere_to_move_to
     nodes = [node("n1"), node("n2"), node("n3")]
     assert not await enough(Listing(nodes)), "a mark was taken back before the look"
     assert await enough(Listing([node("n1", **CORDONED), *nodes[1:]]))
+
+
+@pytest.mark.parametrize(
+    ("marked", "spare", "free", "found"),
+    [
+        ("n1", "", ["n4"], True),
+        ("n1", "", [], False),
+        ("n1", "n3", [], True),
+        ("", "", ["n4"], False),
+        ("", "n3", ["n4"], False),
+    ],
+    ids=["its spare waits", "no room", "the spare's own", "taken back, its spare waits", "taken back"],
+)
+async def test_a_gang_that_moves_asks_for_no_node_for_its_spare_and_takes_the_spare_s(
+    marked: str,
+    spare: str,
+    free: list[str],
+    found: bool,  # noqa: FBT001
+) -> None:
+    status = TrainingJobStatus(attempt=1, attempts=(Attempt(number=1, node_count=3),), standby=(2,))
+    of = job(spec=spec(nodes=2, gpusPerNode=8, spares=1, recovery={"inPlace": "Auto"}), status=status)
+    nodes = [node(name, **(CORDONED if name == marked else {})) for name in ("n1", "n2", *free)]
+    reader = SpareReader(Listing([*nodes, node("n3")] if spare else nodes))  # type: ignore[arg-type]
+    assert await reader.enough(of, living("n1", "n2", spare), JobMemory()) == found
 
 
 @pytest.mark.parametrize(("free", "found"), [(["n3"], True), (["n1"], False), ([], False)])

@@ -13,7 +13,10 @@ from memory_api import Json, MemoryApi
 from raw_nodes import node
 from raw_pods import REPORT, as_raw, container, pod
 
+from oarlock_api.contract.names import Label
 from oarlock_api.contract.report import Gpu
+from oarlock_api.contract.rounds import LostPod
+from oarlock_api.contract.status import PodStatus
 from oarlock_api.scheduling import Gang
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.decoding import Page
@@ -49,13 +52,13 @@ class Listing(MemoryApi):
 
 
 class Silent:
-    """A progress reader without news; `answers` are the uids of agents that live."""
+    """A progress reader without news, or with these; `answers` are the uids of agents that live."""
 
-    def __init__(self, *answers: str) -> None:
-        self.answers = answers
+    def __init__(self, *answers: str, news: PodStatus | None = None) -> None:
+        self.answers, self.news = answers, news
 
-    async def read(self, _job: object, _pods: object, _memory: object) -> tuple[None, dict[str, float]]:
-        return None, {}
+    async def read(self, _job: object, _pods: object, _memory: object) -> tuple[PodStatus | None, dict[str, float]]:
+        return self.news, {}
 
     async def answering(self, _job: object, pods: Sequence[Pod], _memory: object) -> frozenset[str]:
         return frozenset(pod.uid for pod in pods if pod.uid in self.answers)
@@ -67,10 +70,11 @@ async def look(
     *,
     answers: tuple[str, ...] = (),
     systems: GangSystems | None = None,
+    news: PodStatus | None = None,
 ) -> Observation | None:
     sources = Sources(
         cluster=api,  # type: ignore[arg-type]
-        progress=Silent(*answers),  # type: ignore[arg-type]
+        progress=Silent(*answers, news=news),  # type: ignore[arg-type]
         gangs=GangReader(api, clock=lambda: 0.0, _known=systems),  # type: ignore[arg-type]
         clock=lambda: START,
     )
@@ -196,6 +200,22 @@ def placed(on: str, *, uid: str) -> Json:
     return raw
 
 
+@pytest.mark.parametrize(("lost", "asked"), [((1, 2), {"uid-1", "uid-2"}), ((1,), set())])
+async def test_where_rank_0_has_lost_all_others_they_are_asked_themselves(
+    lost: tuple[int, ...], asked: set[str]
+) -> None:
+    gang = [placed(f"n{rank}", uid=f"uid-{rank}") for rank in range(3)]
+    for rank, raw in enumerate(gang):
+        raw["metadata"] |= {"name": f"flux-2-{rank}", "labels": {**raw["metadata"]["labels"], Label.RANK: str(rank)}}
+    api = cluster_with(*gang)
+    api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status={"attempt": 2})
+    silent = tuple(LostPod(rank=rank, incarnation=1, code=82, why="silent for 5 s") for rank in lost)
+    news = PodStatus("uid-1", "uid-0", 2, 0, "Training", START.isoformat(), lost=silent)
+    o = await look(api, answers=("uid-0", "uid-1", "uid-2"), news=news)
+    assert o is not None
+    assert o.answering == asked
+
+
 async def test_a_pod_of_an_earlier_job_of_the_same_name_lingers_and_one_copied_by_hand_does_not() -> None:
     earlier = {"uid": "uid-0", "kind": "TrainingJob", "name": "flux"}
     old = pod(name="flux-1-0", uid="old", ownerReferences=[earlier])
@@ -225,6 +245,17 @@ async def test_of_pods_that_are_gone_only_the_current_attempts_have_nodes_worth_
     api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status=status)
     await look(api, memory)
     assert {path.rpartition("/")[2] for verb, path in api.requests if "/nodes/" in path} == read
+
+
+async def test_where_a_node_is_in_trouble_the_avoided_ones_are_read_too_as_a_new_pod_may_go_there() -> None:
+    status = {"attempt": 2, "avoidedNodes": [{"name": "mended"}]}
+    for troubled, read in (False, set()), (True, {"n1", "mended"}):
+        api, memory = cluster_with(placed("n1", uid="one")), Memory()
+        api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status=status)
+        if troubled:
+            memory.troubled.note(node("n1"), deleted=True)
+        await look(api, memory)
+        assert {path.rpartition("/")[2] for _, path in api.requests if "/nodes/" in path} == read, api.requests
 
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"

@@ -198,6 +198,16 @@ async def test_a_gang_that_is_not_whole_and_running_is_not_asked(
     assert server.asked == []
 
 
+@pytest.mark.parametrize("how", [{"ending": Ending(1)}, {"deleting": True}], ids=["ended", "is being deleted"])
+async def test_a_gang_is_asked_though_a_pod_that_stands_by_has_gone(
+    server: Server, reader: ProgressReader, memory: JobMemory, how: dict[str, Any]
+) -> None:
+    job = running_job(server)
+    job = replace(job, status=job.status.model_copy(update={"standby": (PEER.rank,)}))
+    await reader.read(job, [POD, replace(PEER, **how)], memory)
+    assert server.asked != []
+
+
 async def test_gpus_that_nobody_watches_are_told_of_once_that_lasts_and_until_it_is_over(
     server: Server, monkeypatch: pytest.MonkeyPatch, memory: JobMemory
 ) -> None:

@@ -286,6 +286,19 @@ def test_a_pod_tells_whether_it_was_taken_for_a_gang(labels: Json, spec: Json, g
     assert read_pod(pod(labels=labels) | {"spec": spec}).grouped is grouped
 
 
+def test_a_pod_has_failed_with_its_phase_and_not_before() -> None:
+    ended = container(terminated={"exitCode": 1})
+    phases = ("Running", "Failed", "Succeeded")
+    assert [p for p in phases if read_pod(pod({"phase": p, "containerStatuses": ended})).failed] == ["Failed"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "pinned"), [({}, False), ({"rack": "a"}, False), ({"rack": "a", "kubernetes.io/hostname": "b"}, True)]
+)
+def test_a_pod_tells_that_it_may_run_on_one_node_alone(selector: Json, pinned: bool) -> None:  # noqa: FBT001
+    assert read_pod(pod() | {"spec": {"nodeSelector": selector}}).pinned is pinned
+
+
 def test_of_our_own_structured_log_only_what_it_says_is_shown() -> None:
     log = 'Traceback\n{"time": "12:00", "event": "rank 1 ended by signal 9"}\n{broken'
     ended = read_pod(pod({"containerStatuses": container(terminated={"exitCode": 137, "message": log})})).ending

@@ -98,6 +98,15 @@ async def test_a_pod_that_cannot_be_read_is_there() -> None:
     assert attempt_of(api) == 1
 
 
+async def test_a_spare_whose_labels_were_taken_off_is_looked_for_by_its_name() -> None:
+    api = training()
+    status = api.objects[PATH]["status"]
+    status["attempts"][0]["nodeCount"] = 3
+    status["standby"] = [2]
+    await reconciler(api).reconcile(KEY, waited=0.0)
+    assert ("GET", f"{PODS}/flux-1-2") in api.requests
+
+
 async def test_pods_that_are_listed_cost_no_look() -> None:
     api = training()
     await reconciler(api).reconcile(KEY, waited=0.0)

@@ -32,7 +32,7 @@ def made(gang: Gang, systems: GangSystems = EVERYTHING, **scheduling: Any) -> tu
     resolved = Resolved(gang=gang.value, scheduler_name=wanted.scheduling.scheduler_name)
     if resolved.scheduler_name is None:
         resolved = Resolved(gang=gang.value, scheduler_name=schedulers.SYSTEMS[gang].scheduler)
-    grouping = schedulers.grouping(GangRequest(job=of, spec=wanted, attempt=3, systems=systems), resolved)
+    grouping = schedulers.grouping(GangRequest(job=of, spec=wanted, attempt=3, size=4, systems=systems), resolved)
     return grouping, pod(of, wanted, attempt=3, rank=1, image="i", grouping=grouping)
 
 
@@ -80,6 +80,7 @@ def test_kueue_gets_a_group_of_plain_pods() -> None:
         "kueue.x-k8s.io/pod-group-total-count": "4",
         "kueue.x-k8s.io/pod-group-pod-index-label": "oarlock.dev/rank",
         "kueue.x-k8s.io/retriable-in-group": "false",
+        "kueue.x-k8s.io/role-hash": "main",
         "kueue.x-k8s.io/podset-required-topology": RACK,
     }
     assert "affinity" not in member["spec"], "Kueue assigns the nodes"
@@ -195,7 +196,7 @@ def test_all_ranks_look_alike_to_every_system(gang: Gang) -> None:
     wanted = spec(nodes=4, gpusPerNode=8, scheduling={"topology": {"requiredKey": RACK}})
     avoided = (AvoidedNode(name="bad"),)
     of = job(spec=wanted)
-    request = GangRequest(job=of, spec=wanted, attempt=3, systems=EVERYTHING)
+    request = GangRequest(job=of, spec=wanted, attempt=3, size=4, systems=EVERYTHING)
     grouping = schedulers.grouping(request, Resolved(gang=gang.value))
 
     def shape(rank: int) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 The policies run in the order below. Each looks at the observation and adds to the draft; one that returns True has decided
 the pass, and those after it wait for the next. Nothing here reads a clock, draws a random number, or talks to anything.
 
+  standby    who trains, and who stands by, is noted as rank 0's agent tells it
   accept     a job that cannot work ends in Failed, with a message that says what to change
   finish     a job that is to end stops its pods, then says so; one whose ranks all ended with 0 has succeeded
   deadlines  the job's time, the time to come up, the time to find room
@@ -47,6 +48,7 @@ from oarlock_operator.decide import (
     retention,
     rounds,
     slow_rank,
+    standby,
     summary,
     suspend,
     teardown,
@@ -84,7 +86,8 @@ def decide(o: Observation) -> Plan | Need:
     before = o.job.status
     if o.job.managed_by != OPERATOR or o.job.unreadable:
         return Plan()
-    draft = Draft(before)
+    o = standby.heard(o)
+    draft = Draft(o.job.status)
     teardown.force(o, draft)
     cordon.follow(o, draft)
     repeated_gpu_faults.follow(o, draft)

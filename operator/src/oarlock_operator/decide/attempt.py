@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from oarlock_api.history import Attempt, RecoveryStage, RecoveryStatus, RestartCounts
 from oarlock_api.status import Resolved
 from oarlock_operator import schedulers
-from oarlock_operator.decide import avoid, queue
+from oarlock_operator.decide import avoid, making, queue
 from oarlock_operator.decide.budgets import ran_seconds
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.observation import Observation, Pod
 from oarlock_operator.model.reasons import Reason
 
 
@@ -37,8 +38,15 @@ def begin(
             )
         )
     avoid.prune(o, draft)
-    draft.record(number, start_time=o.now, reason=reason, node_count=o.spec.nodes)
+    size = o.spec.nodes + making.spares(o, draft)
+    draft.record(number, start_time=o.now, reason=reason, node_count=size)
+    draft.set(standby=tuple(range(o.spec.nodes, size)))
     return number
+
+
+def nodes_of(pods: Iterable[Pod]) -> tuple[str, ...]:
+    """The nodes of these pods, as an attempt's record has them."""
+    return tuple(sorted({pod.node for pod in pods if pod.node}))[:32]
 
 
 def leave(o: Observation, draft: Draft, counts: RestartCounts) -> None:
@@ -47,7 +55,7 @@ def leave(o: Observation, draft: Draft, counts: RestartCounts) -> None:
     A node whose GPU has warned is left on this occasion, where another one is free.
     """
     status = draft.status
-    nodes = tuple(pod.node for pod in o.of_attempt(status.attempt) if pod.node)
+    nodes = tuple(pod.node for pod in o.members(status.attempt) if pod.node)
     draft.record(status.attempt, node_names=nodes[:32])
     for node, message in o.warned(status.attempt).items():
         why = f"{Reason.GPU_WARNING} in attempt {status.attempt}: {message}"[:1024]
@@ -83,11 +91,14 @@ def count(o: Observation, draft: Draft, number: int, *, least_seconds: float = 0
     What was counted stands in its record, written together with the sum, so that nothing is ever added twice.
     """
     known, each = draft.attempt(number), o.job.spec.gpus_per_node if o.job.spec else 0
-    gpus = (known.node_count or 0) * each
+    # Of those that train: what spares hold is of no use.
+    gpus = min(known.node_count or 0, o.job.spec.nodes if o.job.spec else 0) * each
     if known.created_time is None or not gpus:
         return
     stages, counted = known.stage_milliseconds, known.gpu_seconds or 0
-    held = each * sum((o.now - since).total_seconds() for since in _places(o, known, known.created_time))
+    places = _places(o, known, known.created_time)
+    seconds = {rank: (o.now - since).total_seconds() for rank, since in places.items()}
+    held = each * sum(seconds.values())
     more = round(held) - counted
     # Clocks step back.
     if more < max(0.0, least_seconds * gpus):
@@ -99,12 +110,18 @@ def count(o: Observation, draft: Draft, number: int, *, least_seconds: float = 0
     elif not counted:
         works = max(0.0, ran_seconds(known, now=o.now) - (stages.first_step or 0) / 1000)
         draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + max(0, round(held - works * gpus)))
+    elif held:
+        idle = each * sum(least for rank, least in seconds.items() if rank * each >= gpus)
+        draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + round(more * idle / held))
     draft.record(number, gpu_seconds=counted + more)
     draft.set(gpu_seconds=draft.status.gpu_seconds + more)
 
 
-def _places(o: Observation, known: Attempt, created: datetime) -> list[datetime]:
-    """Since when each pod of an attempt has had a node. One that is not seen any more had it, if all ever had one."""
+def _places(o: Observation, known: Attempt, created: datetime) -> dict[int, datetime]:
+    """Since when each pod of an attempt has had a node, by rank.
+
+    One that is not seen any more had it, if all ever had one. Spares never are all that count.
+    """
     whole, since = (
         known.stage_milliseconds.schedule is not None,
         created + timedelta(seconds=queue.seconds_with_pods(known)),
@@ -112,8 +129,9 @@ def _places(o: Observation, known: Attempt, created: datetime) -> list[datetime]
     seen = {pod.rank: pod for pod in o.of_attempt(known.number) if pod.scheduled}
     # A rank whose pod was made anew held GPUs before that one.
     told = {rank: pod.placed_at for rank, pod in seen.items() if pod.incarnation == 1}
-    return [
-        min(max(told.get(rank) or since, created), o.now)
+    nodes = o.job.spec.nodes if o.job.spec else 0
+    return {
+        rank: min(max(told.get(rank) or since, created), o.now)
         for rank in range(known.node_count or 0)
-        if whole or rank in seen
-    ]
+        if (whole and rank < nodes) or rank in seen
+    }

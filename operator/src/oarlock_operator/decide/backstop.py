@@ -4,6 +4,7 @@ Two witnesses must agree: /status has not answered this process for three times 
 kubelet's own probe of the same agent fails as well. A silence that only the operator hears is its own network's trouble.
 
 Where lost pods are replaced one by one, rank 0's agent says which one it has lost: the gang does not train without it.
+Where it has lost all the others, and they live, it is the one that is lost.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.contract.rounds import LostPod
 from oarlock_api.contract.status import PodStatus
 from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.leader_alone import alone
 from oarlock_operator.faults.classify import Avoid, Budget, Fault
-from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.observation import Observation, Pod, standing_by
 from oarlock_operator.model.reasons import Reason
 
 SHORTEST_SECONDS, STEPS = 60.0, 5.0
@@ -59,9 +61,11 @@ def lost_pods(o: Observation, draft: Draft) -> list[Fault]:
         if (left := patience - _lost_for(news, told)) > 0:
             draft.again(left)
             continue
-        message = f"rank 0's agent has lost pod {pod.name} on {pod.node}: {told.why}"
+        message = f"pod 0's agent has lost pod {pod.name} on {pod.node}: {told.why}"
         budget, avoid = Budget.INFRASTRUCTURE, Avoid.RATHER
         faults.append(Fault(pod, FailureClass.PEER_LOST, Reason.AGENT_SILENT, message, budget, avoid))
+    if faults and (fault := alone(o, o.of_attempt(number), standing_by(draft.status, number))):
+        return [fault]
     return faults
 
 

@@ -18,7 +18,7 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.vouching import unvouched
 from oarlock_operator.faults.classify import Fault
 from oarlock_operator.model.cordon_marks import GPUS
-from oarlock_operator.model.observation import Job, Observation
+from oarlock_operator.model.observation import Job, Observation, gang_size
 from oarlock_operator.model.observed_nodes import Brakes, CordonMark, Pool
 
 TOO_LATE = timedelta(hours=1)
@@ -146,7 +146,7 @@ def _of_the_window(job: Job, pool: Pool, recent: Sequence[CordonMark]) -> Cordon
 
 
 def _of_what_is_left(job: Job, node: str, pool: Pool, wished: set[str]) -> CordonRefusal | None:
-    gang = job.spec.nodes if job.spec else 0
+    gang = gang_size(job.spec, job.status, job.status.attempt) if job.spec else 0
     left = pool.schedulable - len((wished | {node}) - pool.unschedulable)
     if left < gang and not pool.brakes.allow_below_gang:
         return CordonRefusal(f"{left} nodes would be left for a gang of {gang}")

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RestartCounts, Round
-from oarlock_operator.decide.budgets import MOST_EVICTIONS, charged, exhausted, ran_seconds, renewed
+from oarlock_operator.decide.budgets import MOST_EVICTIONS, UNTOLD_SECONDS, charged, exhausted, ran_seconds, renewed
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail
 from oarlock_operator.faults.classify import Budget, Fault
@@ -95,3 +95,24 @@ def ran_since_its_start(draft: Draft, *, until: datetime, number: int | None = N
     if before is None or before.ended_time is None:
         return ran_seconds(draft.attempt(draft.status.attempt), now=until)
     return max(0.0, (until - before.ended_time).total_seconds())
+
+
+def progressed(o: Observation, draft: Draft) -> bool:
+    """Whether this attempt made a valid checkpoint newer than the one that it, or its last round, began with.
+
+    Of a trainer of the job's own it may not be known: one that ran for long has made some.
+    """
+    if o.spec.custom and ran_since_its_start(draft, until=o.now) >= UNTOLD_SECONDS:
+        return True
+    pods = o.of_attempt(draft.status.attempt)
+    saved = [pod.report.checkpoint_step for pod in pods if pod.report and pod.report.checkpoint_step is not None]
+    if draft.status.latest_checkpoint is not None:
+        saved.append(draft.status.latest_checkpoint.step)
+    start = began_with(o, draft)
+    return start is not None and max(saved, default=-1) > start
+
+
+def failed_before(o: Observation, draft: Draft) -> bool:
+    """Whether the program has cost a restart before that still counts: what it fails by now is followed by a wait."""
+    done = draft.status.recovery.stage is None and progressed(o, draft)
+    return renewed(draft.status.restarts, o.spec.recovery, now=o.now, progressed=done).application > 0

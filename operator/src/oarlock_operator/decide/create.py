@@ -10,10 +10,11 @@ from datetime import timedelta
 
 from oarlock_api.contract.names import service_name
 from oarlock_api.history import RecoveryStage
+from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, making, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.service import needs_service, selector, service
-from oarlock_operator.model.observation import Observation, absent
+from oarlock_operator.model.observation import Observation, absent, gang_size
 from oarlock_operator.model.plan import CreateGroup, CreateService, SelectAttempt
 from oarlock_operator.model.reasons import Reason
 
@@ -37,8 +38,15 @@ def create(o: Observation, draft: Draft) -> bool:
     record = draft.attempt(number)
     if record.created_time is not None:
         return False
-    missing = absent(o.spec, o.pods, number)
+    size = gang_size(o.spec, draft.status, number)
+    missing = absent(size, o.pods, number)
+    # A queue that counts all pods would hold the gang back for ever where one was not made.
+    needed = size if schedulers.system_of(draft.status.resolved).counts_spares else o.spec.nodes
+    spares = [rank for rank in missing if rank >= needed]
+    missing = [rank for rank in missing if rank < needed]
     if not missing or any(pod.succeeded for pod in o.pods if pod.attempt == number):
+        if spares and not missing:
+            _make_spares(o, draft, spares)
         draft.record(number, created_time=o.now, gpu_seconds=0)
         if message := queue.ignored(o, draft):
             draft.tell(Reason.GANG_IGNORED, message, warning=True)
@@ -66,7 +74,15 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
     draft.act(making.pods(o, draft, made, [making.Wanted(rank=rank) for rank in missing]))
 
 
+def _make_spares(o: Observation, draft: Draft, ranks: list[int]) -> None:
+    """Once, and after all others: what a quota does not leave room for, the gang does without."""
+    wanted = [making.Wanted(rank=rank) for rank in ranks]
+    draft.act(making.pods(o, draft, making.maker(o, draft), wanted, optional=True))
+
+
 def _begin(o: Observation, draft: Draft) -> None:
     number = attempt.begin(o, draft, reason=None, stage=RecoveryStage.SCHEDULE)
     draft.set(start_time=o.now, reason=Reason.STARTING, message=None)
-    draft.tell(Reason.STARTING, f"attempt {number}: {o.spec.nodes} pods with {o.spec.gpus_per_node} GPUs each")
+    spares = gang_size(o.spec, draft.status, number) - o.spec.nodes
+    beyond = f", and {spares} spare{'s' if spares > 1 else ''}" if spares else ""
+    draft.tell(Reason.STARTING, f"attempt {number}: {o.spec.nodes} pods with {o.spec.gpus_per_node} GPUs each{beyond}")

@@ -50,7 +50,7 @@ def _job_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
 def _start_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
     """Whether a placed gang has not come up in its time, or says that it never will."""
     number = draft.status.attempt
-    pods = [pod for pod in o.of_attempt(number) if not pod.started and not pod.stopped]
+    pods = [pod for pod in o.members(number) if not pod.started and not pod.stopped]
     has_run = image.ran_before(draft, number) or image.runs_beside(o, number)
     for pod in pods:
         if pod.by_event:
@@ -84,7 +84,7 @@ def _give_way(o: Observation, draft: Draft) -> None:
     since = draft.status.recovery.stage_start_time
     if draft.status.recovery.stage != RecoveryStage.SCHEDULE or since is None:
         return
-    pods = o.of_attempt(draft.status.attempt)
+    pods = o.members(draft.status.attempt)
     made = draft.attempt(draft.status.attempt).created_time
     if (made is None and not o.hindrance) or queue.held(o, draft):
         return

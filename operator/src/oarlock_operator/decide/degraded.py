@@ -14,7 +14,7 @@ from oarlock_api.contract.status import Degradation, with_names
 from oarlock_api.history import RecoveryStage
 from oarlock_api.recovery import SlowRank
 from oarlock_api.status import Condition, ConditionType
-from oarlock_operator.decide import cordon, queue, slow_rank
+from oarlock_operator.decide import cordon, queue, slow_rank, standby
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.requests import GRACE_TOO_SHORT, grace_too_short
 from oarlock_operator.decide.teardown import not_stopping
@@ -31,10 +31,12 @@ _TOLD = {
     Degradation.NON_FINITE_LOSS: Reason.NON_FINITE_LOSS,
     Degradation.CHECKPOINT_STORAGE_FULL: Reason.CHECKPOINT_STORAGE_FULL,
     Degradation.CHECKPOINT_NOT_COPIED: Reason.CHECKPOINT_NOT_COPIED,
+    Degradation.MEMORY_OFF: Reason.MEMORY_OFF,
+    Degradation.MEMORY_NOT_COPIED: Reason.MEMORY_NOT_COPIED,
     Degradation.SLOW_RANK: Reason.SLOW_RANK,
     Degradation.SLOW_NETWORK: Reason.SLOW_NETWORK,
 }
-_LASTING = {Reason.SLOW_RANK, Reason.SLOW_NETWORK}
+_LASTING = {Reason.MEMORY_OFF, Reason.MEMORY_NOT_COPIED, Reason.SLOW_RANK, Reason.SLOW_NETWORK}
 _GOES_ON = "it goes on, and a new job would be refused: "
 _BEGINNINGS = {
     Reason.GRACE_TOO_SHORT: GRACE_TOO_SHORT,
@@ -77,6 +79,8 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     lasting = (
         *(one for one in told if one[0] in _LASTING),
         (Reason.GRACE_TOO_SHORT, grace_too_short(draft)),
+        (Reason.FEWER_NODES, standby.fewer(o, draft)),
+        (Reason.SPARES_LACKING, standby.lacking(o, draft)),
         (Reason.INVALID_SPEC, f"{_GOES_ON}{o.job.problem}" if o.job.problem else ""),
         (Reason.GPU_UNMONITORED, unmonitored),
     )

@@ -46,6 +46,11 @@ class Draft:
         kind = EventType.WARNING if warning else EventType.NORMAL
         self.events.append(Event(kind, reason, message))
 
+    def answer_fault(self, action: str) -> None:
+        """Say of the last fault what was done about it."""
+        if fault := self.status.last_fault:
+            self.set(last_fault=fault.model_copy(update={"action": action}))
+
     def again(self, seconds: float) -> None:
         """Look again after `seconds` at the latest."""
         self.again_seconds = seconds if self.again_seconds is None else min(self.again_seconds, seconds)

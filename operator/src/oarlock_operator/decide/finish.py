@@ -6,6 +6,9 @@ operator that starts in between ends the job the same way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.layout import DATA_MANIFEST, EVALUATION_REPORT, MODEL
 from oarlock_api.history import RecoveryStage
@@ -18,11 +21,13 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.final_status import note_final_status
 from oarlock_operator.decide.teardown import delete
 from oarlock_operator.manifests.config import below_the_mount, output_directory
-from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.observation import Observation, Pod, gang_size
 from oarlock_operator.model.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 5.0
 LONGEST_MESSAGE = 4096
+SEE_THE_END = timedelta(seconds=15)
+"""For how long pods that stood by are not told to go: their agents see that the others are done."""
 
 
 def fail(o: Observation, draft: Draft, reason: str, message: str) -> None:
@@ -67,15 +72,18 @@ def _saves(draft: Draft) -> bool:
 
 def succeed(o: Observation, draft: Draft) -> bool:
     """Say Succeeded when every rank of the current attempt ended with 0."""
-    pods = o.of_attempt(draft.status.attempt)
-    if draft.status.recovery.stage == RecoveryStage.SUSPENDED:
+    number = draft.status.attempt
+    trained = _trained(o, draft)
+    if draft.status.recovery.stage == RecoveryStage.SUSPENDED or not trained:
         return False
-    if len(pods) < o.spec.nodes or not all(pod.succeeded for pod in pods):
-        return False
-    left = (*o.of_other_attempts(draft.status.attempt), *o.superseded(draft.status.attempt))
-    if others := [pod for pod in left if not pod.stopped]:
-        delete(draft, others, grace_seconds=o.spec.recovery.fault_grace_period_seconds)
-        names = ", ".join(f"{pod.name} on {pod.node}" for pod in others[:8])
+    ended = {pod.uid for pod in trained}
+    left = [pod for pod in o.pods if pod.uid not in ended and not pod.stopped]
+    if _leave_by_themselves(o, number, trained, left):
+        draft.again(1.0)
+        return True
+    if left:
+        delete(draft, left, grace_seconds=o.spec.recovery.fault_grace_period_seconds)
+        names = ", ".join(f"{pod.name} on {pod.node}" for pod in left[:8])
         draft.set(reason=Reason.STOPPING, message=f"every rank ended well; these pods still stop: {names}")
         draft.again(LOOK_AGAIN_SECONDS)
         return True
@@ -85,7 +93,7 @@ def succeed(o: Observation, draft: Draft) -> bool:
     saved = draft.status.latest_checkpoint
     if draft.status.progress is None and saved is not None and model:
         made += f"; no step was left to do: the output held the checkpoint of step {saved.step} already"
-    message = f"all {o.spec.nodes} pods ended well; {made}"
+    message = f"all {len(trained)} pods ended well; {made}"
     attempt.close(o, draft, Reason.ALL_RANKS_SUCCEEDED)
     attempt.end(o, draft, draft.status.attempt)
     draft.stage(None, None)
@@ -105,6 +113,35 @@ def succeed(o: Observation, draft: Draft) -> bool:
     )
     draft.tell(Reason.SUCCEEDED, message)
     return True
+
+
+def _trained(o: Observation, draft: Draft) -> tuple[Pod, ...]:
+    """The pods that trained to the end, where all of them ended with 0; none before.
+
+    Of a gang that goes on without some of its pods, one that has not started since was none of them.
+    """
+    number = draft.status.attempt
+    pods = o.members(number)
+    if gang_size(o.spec, draft.status, number) > o.spec.nodes or o.spec.elastic:
+        pods = tuple(pod for pod in pods if pod.started)
+        enough = bool(pods) and pods[0].rank == 0
+    else:
+        enough = len(pods) >= o.spec.nodes
+    return pods if enough and all(pod.succeeded for pod in pods) else ()
+
+
+def _leave_by_themselves(o: Observation, number: int, trained: Sequence[Pod], left: Sequence[Pod]) -> bool:
+    """Whether those that stood by may still see that the gang is done, and end with 0 as well."""
+    ended = max((pod.ending.at for pod in trained if pod.ending and pod.ending.at), default=None)
+    idle = {pod.rank for pod in o.of_attempt(number) if pod.rank not in {one.rank for one in trained}}
+    stand_by = all((pod.attempt, pod.started, pod.deleting) == (number, True, False) for pod in left)
+    return (
+        bool(left)
+        and stand_by
+        and {pod.rank for pod in left} <= idle
+        and ended is not None
+        and o.now - ended < SEE_THE_END
+    )
 
 
 def _made(spec: TrainingJobSpec, path: str) -> tuple[str | None, str]:

@@ -8,7 +8,7 @@ from oarlock_api.contract.figures import FIGURES
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.contract.wire import finite
 from oarlock_api.history import RecoveryStage
-from oarlock_api.progress import LatestCheckpoint, Progress
+from oarlock_api.progress import LatestCheckpoint, Progress, StateInMemory
 from oarlock_api.status import Resolved, ResolvedPlan
 from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
@@ -35,7 +35,7 @@ _STEADY = set(Reason) - {Reason.UNSCHEDULABLE, Reason.NOT_ENOUGH_HEALTHY_NODES}
 def follow(o: Observation, draft: Draft) -> bool:
     """Note which stage the start has reached, and how training goes."""
     number = draft.status.attempt
-    pods = o.of_attempt(number)
+    pods = o.members(number)
     stage_before = draft.status.recovery.stage
     queue.wait(o, draft)
     if draft.status.recovery.stage == RecoveryStage.SCHEDULE.value and all(pod.scheduled for pod in pods):
@@ -77,10 +77,13 @@ def _figures_seconds(o: Observation) -> float:
 
 
 def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:
-    """While a pod waits for something, the first line that people read says for what. A queue has its own words."""
+    """While a pod waits for something, the first line that people read says for what. A queue has its own words.
+
+    A pod that is made anew in a queue is let in within a moment: a gate is no word of nodes that lack.
+    """
     if draft.status.recovery.stage == RecoveryStage.QUEUE:
         return
-    stuck = [pod for pod in pods if pod.obstacle and not pod.started and not pod.stopped]
+    stuck = [pod for pod in pods if pod.obstacle and not (pod.started or pod.stopped or pod.gated)]
     if stuck:
         kubelets = "; ".join(sorted({pod.obstacle for pod in stuck}))[:2048]
         reason, message = unplaced(draft, stuck) or (stuck[0].obstacle.partition(":")[0], kubelets)
@@ -100,7 +103,7 @@ def _leave(o: Observation, draft: Draft, stage: str, following: RecoveryStage) -
 
 def _note_nodes(draft: Draft, pods: tuple[Pod, ...]) -> None:
     number = draft.status.attempt
-    nodes = tuple(sorted({pod.node for pod in pods if pod.node}))[:32]
+    nodes = attempt.nodes_of(pods)
     before = draft.before(number).node_names
     draft.record(number, node_names=nodes, removed_node_names=tuple(name for name in before if name not in nodes))
 
@@ -184,8 +187,11 @@ def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:
     if figures.seconds_per_step is not None:
         shown["seconds_per_step"] = round(figures.seconds_per_step, 3)  # for the column that shows it
     percent = finite(figures.mfu * 100) if figures.mfu is not None else None
-    draft.set(progress=Progress(**shown, mfu_percent=percent, eta_seconds=left, update_time=o.now))
+    draft.set(progress=Progress(**shown, **_silence(news), mfu_percent=percent, eta_seconds=left, update_time=o.now))
     draft.set(curve=with_figures(draft.status.curve, figures))
+    held = news.memory
+    in_memory = held and StateInMemory(step=held.step, save_time=_time_or_none(held.saved_at), copied=held.copied)
+    draft.set(memory=in_memory)
     if saved := news.checkpoint:
         draft.set(
             latest_checkpoint=LatestCheckpoint(
@@ -195,6 +201,14 @@ def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:
                 save_time=_time_or_none(saved.saved_at),
             )
         )
+
+
+def _silence(news: PodStatus) -> dict[str, int]:
+    """For how long nothing has gone on, where it is long enough to be told before it counts as a hang."""
+    silent, allowed = news.silent_seconds, news.hang_after_seconds
+    if silent is None or not allowed or silent < allowed / 2:
+        return {}
+    return {"silent_seconds": round(silent), "hang_after_seconds": round(allowed)}
 
 
 def _time(value: str) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.history import notes
 from oarlock_operator.manifests.network_policy import network_policy
 from oarlock_operator.manifests.pod import pod as pod_manifest
-from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.observation import Observation, Pod, gang_size
 from oarlock_operator.model.plan import CreatePods
 from oarlock_operator.schedulers.system import GangRequest
 
@@ -51,9 +51,26 @@ def replaces_pods(o: Observation, draft: Draft) -> bool:
     return in_place and schedulers.system_of(draft.status.resolved).replaces_pods
 
 
+def never_replaces(o: Observation, draft: Draft) -> str:
+    """Why they are not, for people; empty where they are."""
+    if replaces_pods(o, draft):
+        return ""
+    if not schedulers.system_of(draft.status.resolved).replaces_pods:
+        gang = draft.status.resolved.gang if draft.status.resolved else None
+        return f"the gang system {gang} does not take single pods into a gang that runs"
+    return "recovery.inPlace is not Auto" if o.defaults.keys else "the operator gives gangs no keys (gangKeys.enabled)"
+
+
+def spares(o: Observation, draft: Draft) -> int:
+    """How many spares an attempt that begins now is to have: nobody takes another one's place where pods are not replaced."""
+    return o.spec.spares if replaces_pods(o, draft) else 0
+
+
 def maker(o: Observation, draft: Draft) -> Maker:
     """The maker of the current attempt's pods, from the job and the operator's settings as they are now."""
     number, grouping = draft.status.attempt, _grouping(o, draft)
+    beyond = gang_size(o.spec, draft.status, number) - o.spec.nodes
+    told = job_file(o.job, o.spec, number, spares=beyond, elastic=replaces_pods(o, draft))
     key = gang_key(o.job, o.defaults.keys, nodes=o.spec.nodes)
     policy = network_policy(o.job, o.spec, status_from=o.defaults.status_from)
     pod = partial(
@@ -62,7 +79,7 @@ def maker(o: Observation, draft: Draft) -> Maker:
         o.spec,
         attempt=number,
         image=_image(o, draft),
-        told=job_file(o.job, o.spec, number).to_json(),
+        told=told.to_json(),
         agent_image=o.defaults.trainer_image,
         cluster_id=o.defaults.cluster_id,
         key_secret=key["metadata"]["name"] if key else "",
@@ -72,7 +89,7 @@ def maker(o: Observation, draft: Draft) -> Maker:
     return Maker(pod, grouping.group, tuple(one for one in (key, policy) if one))
 
 
-def pods(o: Observation, draft: Draft, made: Maker, wanted: Sequence[Wanted]) -> CreatePods:
+def pods(o: Observation, draft: Draft, made: Maker, wanted: Sequence[Wanted], *, optional: bool = False) -> CreatePods:
     """The action that makes them."""
     history = notes(draft.status, uid=o.job.uid, image=_image(o, draft)).to_json()
     kept = settings(o.spec.to_manifest())
@@ -89,7 +106,13 @@ def pods(o: Observation, draft: Draft, made: Maker, wanted: Sequence[Wanted]) ->
         )
         for one in wanted
     )
-    return CreatePods(tuple(manifests), beside=made.beside)
+    return CreatePods(tuple(manifests), beside=made.beside, optional=optional)
+
+
+def fit(o: Observation, draft: Draft, pods: Iterable[Pod]) -> bool:
+    """Whether a pod that is made now is made from the same as all of these were."""
+    source = made_from(maker(o, draft))
+    return all(pod.made_from == source for pod in pods)
 
 
 def made_from(made: Maker) -> str:
@@ -101,7 +124,9 @@ def made_from(made: Maker) -> str:
 
 
 def _grouping(o: Observation, draft: Draft) -> Grouping:
-    request = GangRequest(job=o.job, spec=o.spec, attempt=draft.status.attempt, systems=o.systems)
+    number = draft.status.attempt
+    size = gang_size(o.spec, draft.status, number)
+    request = GangRequest(job=o.job, spec=o.spec, attempt=number, size=size, systems=o.systems)
     return schedulers.grouping(request, draft.status.resolved)
 
 

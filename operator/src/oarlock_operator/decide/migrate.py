@@ -24,7 +24,7 @@ LOOK_AGAIN_SECONDS = 2.0
 def migrate(o: Observation, draft: Draft) -> bool:
     """Write down the next attempt where the current one should move, and can; it is carried out by the next pass."""
     status = draft.status
-    pods = o.of_attempt(status.attempt)
+    pods = o.members(status.attempt)
     if schedulers.system_of(status.resolved).queues:
         # It would leave for the end of its queue: no free node tells when it comes back.
         return False

@@ -65,7 +65,7 @@ def held(o: Observation, draft: Draft) -> str:
     """Why the current gang is held back, empty where it is not."""
     number, queue = draft.status.attempt, o.spec.scheduling.queue
     told = next((group.waits for group in o.groups if group.attempt == number), "")
-    pods = [pod for pod in o.of_attempt(number) if not pod.stopped]
+    pods = [pod for pod in o.members(number) if not pod.stopped]
     gated = any(pod.gated for pod in pods)
     # Some queues take no pods before they let the group in: then there are none yet.
     if not gated and (not told or (pods and all(pod.scheduled for pod in pods))):

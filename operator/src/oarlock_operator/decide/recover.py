@@ -14,10 +14,10 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
 from oarlock_api.history import AttemptFault, LastFault, RecoveryStage, RestartCounts
 from oarlock_operator import schedulers
-from oarlock_operator.decide import attempt, avoid, cordon, image, repeated_gpu_faults
+from oarlock_operator.decide import attempt, avoid, cordon, image, not_in_place, repeated_gpu_faults
 from oarlock_operator.decide.backstop import lost_pods, silent_agents
-from oarlock_operator.decide.budgets import UNTOLD_SECONDS, backoff_seconds
-from oarlock_operator.decide.charge import began_with, charge, ran_since_its_start
+from oarlock_operator.decide.budgets import backoff_seconds
+from oarlock_operator.decide.charge import charge, progressed
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.final_status import note_saved, note_steps
 from oarlock_operator.decide.finish import stop
@@ -25,7 +25,7 @@ from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
 from oarlock_operator.faults.rules import ruled, warning
-from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.observation import Observation, Pod, gang_size, standing_by
 
 SETTLE_SECONDS = 1.0
 """How long a victim's word alone waits for the cause to speak up."""
@@ -41,12 +41,13 @@ def recover(o: Observation, draft: Draft) -> bool:
     if _may_settle(o, draft, attribute(faults)):
         draft.again(SETTLE_SECONDS / 4)
         return True
-    heard = all(pod.stopped for pod in o.of_attempt(draft.status.attempt))
+    heard = all(pod.stopped for pod in o.members(draft.status.attempt))
     found = judge(o, draft, draft.status.attempt, faults, heard=heard)
-    cause = found.cause
-    if draft.status.recovery.stage == RecoveryStage.REPLACE and cause.victim and cause.budget is not Budget.NONE:
-        # They waited long enough for a pod whose loss was charged when it was to be replaced.
-        begin_next(o, draft, found, draft.status.restarts)
+    cause, why = found.cause, not_in_place.why(o, draft, faults)
+    left = cause.victim or (cause.failure_class is FailureClass.REQUESTED and not _is_asked_to_go(o, draft))
+    if draft.status.recovery.stage == RecoveryStage.REPLACE and left and cause.budget is not Budget.NONE:
+        # They waited long enough for a pod whose loss was charged when it was to be replaced, or left as it did.
+        begin_next(o, draft, found, draft.status.restarts, why=why)
         return False
     counts = charge(
         o,
@@ -58,7 +59,7 @@ def recover(o: Observation, draft: Draft) -> bool:
     )
     if counts is None:
         return stop(o, draft)
-    begin_next(o, draft, found, counts)
+    begin_next(o, draft, found, counts, why=why)
     return False
 
 
@@ -67,14 +68,22 @@ def _is_asked_to_go(o: Observation, draft: Draft) -> bool:
 
     A program that ends with the code of a request though nobody asked is a program that ends.
     """
-    pods = o.of_attempt(draft.status.attempt)
-    return len(pods) < o.spec.nodes or any(pod.disrupted or pod.deleting or pod.gone for pod in pods)
+    number = draft.status.attempt
+    pods = o.members(number)
+    there = {pod.rank for pod in pods} | standing_by(o.job.status, number)
+    there |= {one.rank for one in draft.status.recovery.replacing}
+    all_there = len(there) >= gang_size(o.spec, draft.status, number)
+    return not all_there or any(pod.disrupted or pod.deleting or pod.gone for pod in pods)
 
 
 def find_faults(o: Observation, draft: Draft) -> list[Fault]:
-    """Faults of the current attempt's pods; a pod that was there once and is nowhere now is one."""
+    """Faults of the current attempt's pods; a pod that was there once and is nowhere now is one.
+
+    What becomes of a pod that stands by is nobody's fault: the gang works without it.
+    """
     number = draft.status.attempt
-    pods = o.of_attempt(number)
+    pods = o.members(number)
+    idle = standing_by(o.job.status, number)
     unmarked = schedulers.system_of(draft.status.resolved).unmarked
     faults = [
         fault
@@ -84,14 +93,22 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
     if draft.attempt(number).created_time is not None:
         # A pod that is made anew is missed by nobody.
         here = {pod.rank for pod in pods} | {one.rank for one in draft.status.recovery.replacing}
+        here |= {pod.rank for pod in o.of_attempt(number)} if _needs_spares(draft, pods) else idle
         faults += [
             missing(pod_name(o.job.name, number, rank), number, rank)
-            for rank in range(o.spec.nodes)
+            for rank in range(gang_size(o.spec, draft.status, number))
             if rank not in here
         ]
-    faults += [*silent_agents(o, draft), *lost_pods(o, draft)]
+    faults += [fault for fault in (*silent_agents(o, draft), *lost_pods(o, draft)) if fault.pod.rank not in idle]
     # What only warns is no cause of what broke, and a gang that broke cannot save.
     return faults or _warnings(o, draft, pods)
+
+
+def _needs_spares(draft: Draft, pods: Sequence[Pod]) -> bool:
+    """Whether a queue still holds the gang back, which lets it in once its spares are there, too."""
+    waits = draft.status.recovery.stage in (RecoveryStage.SCHEDULE, RecoveryStage.QUEUE)
+    counted = schedulers.system_of(draft.status.resolved).counts_spares
+    return waits and counted and any(pod.gated for pod in pods)
 
 
 def _warnings(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[Fault]:
@@ -207,7 +224,7 @@ def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
 
     Counted from when the operator heard of it: whoever hangs or saves notices, dumps and stops later than its victims.
     """
-    if not found.cause.victim or all(pod.stopped for pod in o.of_attempt(draft.status.attempt)):
+    if not found.cause.victim or all(pod.stopped for pod in o.members(draft.status.attempt)):
         return False
     noticed = detected_at(found.cause)
     since = o.ended_seconds
@@ -216,23 +233,10 @@ def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
     return since is not None and 0 <= since < SETTLE_SECONDS
 
 
-def progressed(o: Observation, draft: Draft) -> bool:
-    """Whether this attempt made a valid checkpoint newer than the one that it, or its last round, began with.
-
-    Of a trainer of the job's own it may not be known: one that ran for long has made some.
-    """
-    if o.spec.custom and ran_since_its_start(draft, until=o.now) >= UNTOLD_SECONDS:
-        return True
-    pods = o.of_attempt(draft.status.attempt)
-    saved = [pod.report.checkpoint_step for pod in pods if pod.report and pod.report.checkpoint_step is not None]
-    if draft.status.latest_checkpoint is not None:
-        saved.append(draft.status.latest_checkpoint.step)
-    start = began_with(o, draft)
-    return start is not None and max(saved, default=-1) > start
-
-
-def begin_next(o: Observation, draft: Draft, found: Attribution, counts: RestartCounts) -> None:
-    """Write the next attempt down, whose start `counts` has been charged with."""
+def begin_next(o: Observation, draft: Draft, found: Attribution, counts: RestartCounts, *, why: str) -> None:
+    """Write the next attempt down, whose start `counts` has been charged with. `why`: as of `not_in_place`."""
+    if why:
+        draft.record(draft.status.attempt, not_in_place=why)
     status, cause = draft.status, found.cause
     attempt.leave(o, draft, counts)
     delay = 0.0
@@ -249,4 +253,5 @@ def begin_next(o: Observation, draft: Draft, found: Attribution, counts: Restart
     draft.set(reason=cause.reason, message=cause.message + (SOUGHT if cause.victim else ""))
     peers = f"; {found.victims} peers lost it" if found.victims else ""
     later = f" in {delay:.0f} s" if delay else ""
-    draft.tell(cause.reason, f"{cause.message}{peers}. Attempt {number} starts{later}.", warning=True)
+    all_pods = f", with all pods made anew: {why}" if why else ""
+    draft.tell(cause.reason, f"{cause.message}{peers}. Attempt {number} starts{later}{all_pods}.", warning=True)

@@ -1,9 +1,9 @@
 """Repeated GPU faults: a GPU that has restarted a gang once is not blamed; one that does it twice within a day may be.
 
-Whether it is the GPU or the program shows in who else was struck. Two GPUs in one attempt, or one rank on one GPU after the
-other, are the program's: no node is avoided or cordoned for them, and nobody else hears of them. XIDs that programs mostly
-cause count against a node only where jobs of different names met them on one GPU; a contained memory error counts twice in
-one job.
+Whether it is the GPU or the program shows in who else was struck. Two GPUs at the end of one attempt, or of one round, or one
+rank on one GPU after the other, are the program's: no node is avoided or cordoned for them, and nobody else hears of them.
+XIDs that programs mostly cause count against a node only where jobs of different names met them on one GPU; a contained
+memory error counts twice in one job.
 
 So strikes are judged once all pods of the attempt have had their say; of a round inside living pods, rank 0's agent says
 at once what it has heard from all. A GPU is remembered by its UUID, in the job's status and, where nodes may be written, on
@@ -25,7 +25,7 @@ from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide import brakes
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Avoid, Fault
-from oarlock_operator.model.observation import Job, Observation
+from oarlock_operator.model.observation import Job, Observation, gang_size, standing_by
 from oarlock_operator.model.observed_nodes import NodeStrike
 from oarlock_operator.model.plan import NoteStrike
 
@@ -46,7 +46,9 @@ def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault], *,
     struck = [fault for fault in faults if _is_strike(o, fault)]
     if not struck or not heard:
         return list(faults)
-    if len({pod.rank for pod in o.pods if pod.attempt == number}) < o.spec.nodes:
+    # Of an attempt that has ended it is not known any more who stood by: all are needed.
+    needed = set(range(gang_size(o.spec, o.job.status, number))) - standing_by(o.job.status, number)
+    if needed - {pod.rank for pod in o.pods if pod.attempt == number}:
         # A pod went while nobody looked, and may have met the same: what programs mostly cause is held against no GPU.
         struck = [fault for fault in struck if fault.xid not in MOSTLY_THE_PROGRAMS]
     for fault in struck:

@@ -54,7 +54,7 @@ def reschedule(o: Observation, draft: Draft) -> bool:
 
 def _waits_for_nodes(o: Observation, draft: Draft) -> bool:
     """Whether pods of a gang in no queue have no node. One that was let in would go back to the end of its queue."""
-    pods = o.of_attempt(draft.status.attempt)
+    pods = o.members(draft.status.attempt)
     return (
         draft.status.recovery.stage == RecoveryStage.SCHEDULE
         and not schedulers.system_of(draft.status.resolved).queues

@@ -11,8 +11,12 @@ that books another end before. So the newest round without that step is the one 
 ends meanwhile, the attempt's end alone is charged.
 
 A round that ended because a pod was lost is booked and not charged: `replace`, or `recover`, charges the loss itself. That
-it ended so is believed no more often than pods were made anew. A new leader knows of no round before its own first; the one
-that rank 0's pod was lost in is booked with that one's first step.
+it ended so is believed no more often than pods were made anew. Where a spare has taken its place, or the gang has gone on
+with fewer nodes, before the loss was seen, the round is charged, and that pod is made anew at no further cost. A round that
+ended only so that the next one takes more nodes is charged to nobody.
+
+A new leader knows of no round before its own first; the one that rank 0's pod was lost in is booked with that one's first
+step.
 
 Only rank 0's pod is believed, of this attempt, about its own job: more harm than ending itself it cannot do. That a driver
 spoke in another pod it is believed where both run the same program, and know each other by the gang's key.
@@ -29,7 +33,7 @@ from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.history import RecoveryStage, Round, Rung
-from oarlock_operator.decide import repeated_gpu_faults
+from oarlock_operator.decide import repeated_gpu_faults, rungs
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS
 from oarlock_operator.decide.charge import began_with, charge, last_round, ran_since_its_start
 from oarlock_operator.decide.draft import Draft
@@ -59,6 +63,9 @@ def rounds(o: Observation, draft: Draft) -> bool:
     booked = before.round if before else 0
     new = [end for end in (news.rounds or _lost_with_its_leader(draft, news)) if end.number > booked]
     if new:
+        if progress := draft.status.progress:  # what was silent has ended
+            heard = {"silent_seconds": None, "hang_after_seconds": None}
+            draft.set(progress=progress.model_copy(update=heard))
         _book_untold(o, draft, new, booked)
     return any(_book(o, draft, end, news) for end in new)
 
@@ -71,6 +78,10 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
     if _was_charged(draft, end) or (end.lost_pod and _may_have_lost_a_pod(o, draft, end)):
         _book_lost_pod(o, draft, end, news)
         return False
+    if rungs.grew(o, draft, end):
+        _book_growth(o, draft, end, news)
+        return False
+    left_out = rungs.is_left_out(draft, end)
     fault = ruled(_fault(o, number, end), o.spec.recovery.rules)
     fault = repeated_gpu_faults.count_round(o, draft, number, fault, end)
     ended = min(detected_at(fault) or o.now, o.now)
@@ -79,27 +90,33 @@ def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
     one = Round(
         attempt=number,
         round=end.number,
+        rung=(rungs.of_lost_pod(o, draft, end) if left_out else Rung.RESTART_RANKS).value,
         reason=fault.reason,
         node_name=fault.pod.node or None,
         rank=end.rank,
         exit_code=end.code,
         message=fault.message[:1024],
         ended_time=ended,
+        silent_seconds=end.silent_seconds or None,
+        node_count=rungs.node_count(o, draft, end),
     )
     draft.set(rounds=(*draft.status.rounds, one)[-KEPT:], round=end.number + 1)
     _complete(o, draft, news)
-    avoids = fault.avoid is not Avoid.NO and not fault.victim
+    avoids = fault.avoid is not Avoid.NO and not fault.victim and not left_out
     ends = avoids or fault.budget is Budget.NONE
     if (ends or not _uncharged(draft)) and _charge(o, draft, one, news):
         return True
     if avoids:
         blame(o, draft, number, [fault])
-        begin_next(o, draft, Attribution(fault, victims=0), draft.status.restarts)
+        begin_next(
+            o, draft, Attribution(fault, victims=0), draft.status.restarts, why="the fault speaks against its node"
+        )
         draft.again(0)
         return True
-    draft.set(last_fault=found.model_copy(update={"action": _action(fault)}))
     where = "" if end.resumed_step is None else f" from step {end.resumed_step}"
-    message = f"{fault.message}. Round {end.number + 1} of attempt {number} starts{where}, in the same pods."
+    how = _how(o, one)
+    draft.answer_fault(_action(fault, how))
+    message = f"{fault.message}. Round {end.number + 1} of attempt {number} starts{where}, {how}."
     draft.tell(Reason.RANKS_RESTARTED, message, warning=True)
     return False
 
@@ -115,12 +132,19 @@ def _was_charged(draft: Draft, end: RoundEnd) -> bool:
 
 
 def _may_have_lost_a_pod(o: Observation, draft: Draft, end: RoundEnd) -> bool:
-    """Whether the operator knows of that loss: else a leader could end every round so, and nothing would be charged."""
-    number = draft.status.attempt
-    anew = {pod.rank for pod in o.of_attempt(number) if pod.incarnation > 1}
-    anew |= {one.rank for one in draft.status.recovery.replacing}
-    booked = [one for one in draft.status.rounds if (one.attempt, one.rung) == (number, Rung.REPLACE_POD)]
-    return end.rank in anew and len(booked) < draft.attempt(number).incarnation - 1
+    """Whether the operator charged that loss: else a leader could end every round so, and nothing would be charged."""
+    number, rank = draft.status.attempt, end.rank
+    booked = [one for one in draft.status.rounds if one.attempt == number and one.rung in rungs.OF_LOST_PODS]
+    intent = next((one for one in draft.status.recovery.replacing if one.rank == rank), None)
+    if intent is not None:
+        return not any(one.rank == rank and one.round >= intent.round for one in booked)
+    if rungs.is_left_out(draft, end):
+        return False
+    # Pods that stood by were made anew, too, and that was charged to nobody. One that was in the round was not lost in it.
+    pod, ended = next((pod for pod in o.of_attempt(number) if pod.rank == rank), None), _time(end.ended_at)
+    anew = pod is not None and pod.incarnation > 1
+    was_there = pod is not None and pod.placed_at is not None and ended is not None and pod.placed_at < ended
+    return anew and not was_there and len(booked) < draft.attempt(number).incarnation - 1
 
 
 def _book_lost_pod(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> None:
@@ -133,16 +157,36 @@ def _book_lost_pod(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus)
     one = Round(
         attempt=number,
         round=end.number,
-        rung=Rung.REPLACE_POD.value,
+        rung=rungs.of_lost_pod(o, draft, end).value,
         reason=(known.reason if known else None) or fault.reason,
         node_name=(known.node_name if known else fault.pod.node) or None,
         rank=end.rank,
         exit_code=end.code if end.code != ExitCode.PEER_LOST else None,
         message=(last.evidence[0] if judged and last and last.evidence else fault.message)[:1024],
         ended_time=judged or min(detected_at(fault) or o.now, o.now),
+        node_count=rungs.node_count(o, draft, end),
     )
     draft.set(rounds=(*draft.status.rounds, one)[-KEPT:], round=end.number + 1)
     _complete(o, draft, news)
+
+
+def _book_growth(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> None:
+    """Write down a round whose ranks saved and ended so that the next one trains on more nodes: nothing broke."""
+    number, nodes = draft.status.attempt, rungs.nodes_after(o, draft, end)
+    message = f"the gang takes more nodes: round {end.number + 1} of attempt {number} trains on {nodes}"
+    one = Round(
+        attempt=number,
+        round=end.number,
+        rung=Rung.GROW.value,
+        reason=Reason.MORE_NODES,
+        exit_code=end.code,
+        message=message,
+        ended_time=min(_time(end.ended_at) or o.now, o.now),
+        node_count=rungs.node_count(o, draft, end),
+    )
+    draft.set(rounds=(*draft.status.rounds, one)[-KEPT:], round=end.number + 1)
+    _complete(o, draft, news)
+    draft.tell(Reason.MORE_NODES, message)
 
 
 def _lost_with_its_leader(draft: Draft, news: PodStatus) -> tuple[RoundEnd, ...]:
@@ -157,7 +201,7 @@ def _lost_with_its_leader(draft: Draft, news: PodStatus) -> tuple[RoundEnd, ...]
             ended_at=lost.time.isoformat() if lost.time else "",
             rank=0,
             code=ExitCode.PEER_LOST,
-            why="rank 0's pod was lost",
+            why="pod 0 was lost",
             step=progress.step if progress else None,
             resumed_step=news.resumed_from_step,
             lost_pod=True,
@@ -168,7 +212,7 @@ def _lost_with_its_leader(draft: Draft, news: PodStatus) -> tuple[RoundEnd, ...]
 def _uncharged(draft: Draft) -> Round | None:
     """The newest round, while it is not known where the next one begins."""
     newest = last_round(draft)
-    waits = newest is not None and newest.resumed_from_step is None and newest.rung != Rung.REPLACE_POD
+    waits = newest is not None and newest.resumed_from_step is None and newest.rung == Rung.RESTART_RANKS
     return newest if waits else None
 
 
@@ -268,8 +312,17 @@ def _progressed(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus, en
     return began is not None and reached is not None and reached > began
 
 
-def _action(fault: Fault) -> str:
-    return "ranks started again in their pods" + (f" (rule {fault.rule})" if fault.rule else "")
+def _action(fault: Fault, how: str) -> str:
+    return f"ranks started again {how}" + (f" (rule {fault.rule})" if fault.rule else "")
+
+
+def _how(o: Observation, one: Round) -> str:
+    """How the next round starts, in words."""
+    return {
+        Rung.SHRINK: f"on {one.node_count} of {o.spec.nodes} nodes",
+        Rung.TAKE_SPARE: "with a spare in its place",
+        Rung.REPLACE_POD: "with other pods",
+    }.get(Rung(one.rung), "in their pods")
 
 
 # What is known of a round only later: where the next one began, and how long that took
@@ -300,7 +353,7 @@ def _filled(o: Observation, draft: Draft, one: Round, end: RoundEnd, news: PodSt
     if not changes:
         return one
     # Before the attempt's first step all of its time counts as its start.
-    trained = one.rung == Rung.REPLACE_POD or _follows_the_first_step(news, end)
+    trained = one.rung in rungs.OF_LOST_PODS or _follows_the_first_step(news, end)
     _waste(o, draft, steps=lost, seconds=(down or 0.0) if trained else 0.0)
     return one.model_copy(update=changes)
 
@@ -309,7 +362,7 @@ def _down_seconds(draft: Draft, one: Round, end: RoundEnd, news: PodStatus) -> f
     """From the fault to the first new step. A new rank 0 knows of no time before its own start, but its loss is booked."""
     lost = next((each for each in draft.status.recovery.replacing if each.rank == 0), None)
     first = _time(news.first_step_at)
-    if one.rung != Rung.REPLACE_POD or one.rank != 0 or not (lost and lost.time and first and lost.time < first):
+    if one.rung not in rungs.OF_LOST_PODS or one.rank != 0 or not (lost and lost.time and first and lost.time < first):
         return end.down_seconds
     return (first - lost.time).total_seconds()
 

@@ -61,7 +61,7 @@ def stays(o: Observation, draft: Draft) -> str:
 def _slow_node(o: Observation, draft: Draft) -> str:
     """The node that rank 0 tells of, while the whole gang trains there and nobody else wants it to move."""
     number = draft.status.attempt
-    pods = o.of_attempt(number)
+    pods = o.members(number)
     if o.progress is None or o.progress.attempt != number or draft.status.recovery.stage is not None:
         return ""
     if any(pod.stopped or pod.deleting for pod in pods) or o.maintenance(number):

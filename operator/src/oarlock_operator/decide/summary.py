@@ -26,7 +26,9 @@ _REFUSALS = {
 def summarize(o: Observation, draft: Draft) -> None:
     """Fill in what follows from the rest of the status and the pods."""
     status = draft.status
-    pods = o.of_attempt(status.attempt) if status.attempt else ()
+    pods = o.members(status.attempt) if status.attempt else ()
+    needed = {pod.rank for pod in pods}
+    idle = [pod for pod in o.of_attempt(status.attempt) if status.attempt and pod.rank not in needed]
     phase = _phase(o, draft)
     desired = o.job.spec.nodes if o.job.spec else 0
     ranks = Ranks(
@@ -36,18 +38,22 @@ def summarize(o: Observation, draft: Draft) -> None:
         succeeded=sum(pod.succeeded for pod in pods),
         failed=sum(pod.ending is not None and not pod.succeeded for pod in pods),
         terminating=sum(pod.deleting and not pod.gone for pod in o.pods),
+        spares=sum(pod.ready and not pod.stopped for pod in idle),
     )
     if status.progress and (status.recovery.stage is not None or phase == Phase.FAILED):
         # Nobody works on it at the moment: when it will be done cannot be told.
-        draft.set(progress=status.progress.model_copy(update={"eta_seconds": None}))
+        halted = {"eta_seconds": None, "silent_seconds": None, "hang_after_seconds": None}
+        draft.set(progress=status.progress.model_copy(update=halted))
     progress = draft.status.progress
     shown = ranks.succeeded if phase == Phase.SUCCEEDED else ranks.ready
+    if status.recovery.stage not in (None, RecoveryStage.REPLACE) or status.completion_time is not None:
+        draft.set(memory=None)  # its pods are gone, or go
     draft.set(
         phase=phase,
         observed_generation=o.job.generation,
         ranks=ranks,
         summary=Summary(
-            nodes=f"{shown}/{desired}",
+            nodes=f"{shown}/{desired}" + (f"+{ranks.spares}" if ranks.spares else ""),
             step=f"{progress.step}/{progress.total_steps}" if progress and progress.step is not None else None,
             eta=_duration(progress.eta_seconds) if progress and progress.eta_seconds is not None else None,
             last_fault=_fault_summary(draft),
@@ -113,7 +119,7 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
     phase, reason, message = status.phase or Phase.PENDING, status.reason or Reason.PENDING, status.message or ""
     ended = status.completion_time is not None
     refused = reason in _REFUSALS
-    trouble, words = degraded(o, draft, pods)
+    trouble, words = degraded(o, draft, o.of_attempt(status.attempt) if status.attempt else ())
     return {
         ConditionType.ACCEPTED: _is(not refused, reason if refused else Reason.ACCEPTED, message if refused else ""),
         ConditionType.SUSPENDED: _suspended(draft),

@@ -55,6 +55,18 @@ class Fault:
         return FaultGPU(index=gpu.index, uuid=gpu.uuid or None, serial=gpu.serial or None) if gpu else None
 
     @property
+    def killed_with_its_agent(self) -> bool:
+        """Whether its container was killed before anybody in it could say a word."""
+        ended = self.pod.ending
+        return ended is not None and ended.code == KILLED and not self.pod.report
+
+    @property
+    def refused_by_node(self) -> bool:
+        """Whether its container never ran, for what another node may have."""
+        ended = self.pod.ending
+        return ended is not None and ended.code is None and self.avoid is not Avoid.NO
+
+    @property
     def xid(self) -> int | None:
         """The driver's number, where its report has one."""
         return self.pod.report.xid if self.pod.report else None

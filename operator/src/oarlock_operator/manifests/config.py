@@ -40,8 +40,8 @@ def below_the_mount(spec: TrainingJobSpec, path: str) -> str | None:
     return path.removeprefix(root) if path.startswith(root) else None
 
 
-def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
-    """What the pods of an attempt are told."""
+def job_file(job: Job, spec: TrainingJobSpec, attempt: int, *, spares: int = 0, elastic: bool = False) -> JobFile:
+    """What the pods of an attempt are told. `spares`: how many it has; `elastic`: its rounds may be smaller than it."""
     training = spec.training.to_manifest(defaults=False) if spec.training else {}
     return JobFile(
         job=job.name,
@@ -60,13 +60,17 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         preflight=_section(sections.Preflight, spec.preflight),
         recovery=_section(sections.Recovery, spec.recovery),
         webhooks=tuple(_section(sections.Webhook, webhook) for webhook in spec.webhooks),
-        history=HistoryBounds(log_bytes=_log_bytes(spec), keep_attempts=spec.output.history.keep_attempts),
+        spares=spares,
+        elastic=_section(sections.Elastic, spec.elastic) if elastic and spec.elastic else None,
+        history=HistoryBounds(
+            log_bytes=_log_bytes(spec, spec.nodes + spares), keep_attempts=spec.output.history.keep_attempts
+        ),
     )
 
 
-def _log_bytes(spec: TrainingJobSpec) -> int:
+def _log_bytes(spec: TrainingJobSpec, pods: int) -> int:
     """A pod's share of what all pods of an attempt may keep: they write where the checkpoints lie."""
-    share = max(LEAST_LOG_BYTES, ATTEMPT_LOG_BYTES // spec.nodes)
+    share = max(LEAST_LOG_BYTES, ATTEMPT_LOG_BYTES // pods)
     return min(whole_bytes(spec.output.history.log_size), share)
 
 

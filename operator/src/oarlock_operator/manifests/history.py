@@ -13,7 +13,17 @@ from oarlock_api.history import Attempt
 from oarlock_api.status import TrainingJobStatus
 
 _OF_ATTEMPT = (
-    *("startTime", "endTime", "nodeNames", "resumedFromStep", "lostSteps", "gpuSeconds", "stageMilliseconds"),
+    *(
+        "startTime",
+        "endTime",
+        "notInPlace",
+        "nodeNames",
+        "replacedNodeNames",
+        "resumedFromStep",
+        "lostSteps",
+        "gpuSeconds",
+        "stageMilliseconds",
+    ),
 )
 
 

@@ -35,6 +35,8 @@ class Ending:
     message: str = ""
     report: Report | None = None
     rejected: str = ""
+    at: datetime | None = None
+    """When, by its kubelet's clock; None where that is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,10 @@ class Pod:
     """A queue system holds it back; it asks for no node yet."""
     keeps_off: frozenset[str] = frozenset()
     """Nodes that were avoided when it was made, so that it keeps off them; told only while it has none."""
+    failed: bool = False
+    """Its phase is Failed: the API tells so about a second after its container's end."""
+    pinned: bool = False
+    """Its node selector names its very node, as Kueue's does where its topology goes down to nodes."""
     grouped: bool = False
     """Kueue has taken it, or the API server keeps its membership in a PodGroup."""
     program: Program = Program()
@@ -241,7 +247,8 @@ class Observation:
     nodes: dict[str, Node] = field(default_factory=dict)
     """Nodes of the job's pods that are in trouble, and avoided ones; empty where nodes may not be read."""
     answering: frozenset[str] = frozenset()
-    """Uids of pods on nodes in trouble, or that may be, whose agent answered all the same."""
+    """Uids of pods on nodes in trouble, or that may be, or whom rank 0's agent has lost with all others, whose agent answered
+    all the same."""
     pool: Pool | None = None
     """Read only where a decision asked for it."""
     spares: bool = False
@@ -266,6 +273,10 @@ class Observation:
         node = self.nodes.get(pod.node)
         return node is not None and (not node.exists or node.unreachable)
 
+    def asked_to_go(self, pod: Pod) -> bool:
+        """Whether somebody deletes the pod, which can still hear of it."""
+        return pod.deleting and not pod.gone and not self.on_lost_node(pod)
+
     def on_lost_node(self, pod: Pod) -> bool:
         """Whether the pod's node is lost to the gang. Trouble alone is not enough while the pod itself still answers.
 
@@ -282,6 +293,11 @@ class Observation:
         """Pods of one attempt, by rank: of each the newest that was made, and none that is to be replaced."""
         return newest(self.pods, self.job.status, attempt)
 
+    def members(self, attempt: int) -> tuple[Pod, ...]:
+        """Those of them that the attempt's round needs: not the spares, nor others that stand by."""
+        idle = standing_by(self.job.status, attempt)
+        return tuple(pod for pod in self.of_attempt(attempt) if pod.rank not in idle)
+
     def superseded(self, attempt: int) -> tuple[Pod, ...]:
         """Pods of one attempt whose place a newer one has taken, or is to take."""
         counts = {pod.rank: pod.incarnation for pod in self.of_attempt(attempt)}
@@ -293,8 +309,8 @@ class Observation:
         )
 
     def maintenance(self, attempt: int) -> dict[str, Maintenance]:
-        """Why nodes of an attempt's living pods are to be left, by node."""
-        living = [pod for pod in self.of_attempt(attempt) if not pod.stopped]
+        """Why nodes of an attempt's living pods are to be left, by node. For a pod that stands by no gang moves."""
+        living = [pod for pod in self.members(attempt) if not pod.stopped]
         return {pod.node: node.maintenance for pod in living if (node := self.nodes.get(pod.node)) and node.maintenance}
 
     def warned(self, attempt: int) -> dict[str, str]:
@@ -329,7 +345,17 @@ def by_rank(pods: Iterable[Pod]) -> dict[int, str]:
     return {pod.rank: f"pod {pod.name} on {pod.node}" for pod in pods if pod.node}
 
 
-def absent(spec: TrainingJobSpec, pods: Iterable[Pod], attempt: int) -> list[int]:
-    """Ranks of an attempt that have no pod."""
+def gang_size(spec: TrainingJobSpec, status: TrainingJobStatus, attempt: int) -> int:
+    """Pods of an attempt, with its spares: as many as it was begun with."""
+    return next((one.node_count for one in status.attempts if one.number == attempt and one.node_count), spec.nodes)
+
+
+def standing_by(status: TrainingJobStatus, attempt: int) -> frozenset[int]:
+    """Ranks of pods that an attempt's round does not need, as far as is known."""
+    return frozenset(status.standby if attempt == status.attempt else ())
+
+
+def absent(size: int, pods: Iterable[Pod], attempt: int) -> list[int]:
+    """Ranks of an attempt of that many pods that have none."""
     here = {pod.rank for pod in pods if pod.attempt == attempt and not pod.gone}
-    return [rank for rank in range(spec.nodes) if rank not in here]
+    return [rank for rank in range(size) if rank not in here]

@@ -50,10 +50,14 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """Create pods, in parallel. `beside`: what they need and is never read, because its name says all of it."""
+    """Create pods, in parallel. `beside`: what they need and is never read, because its name says all of it.
+
+    `optional`: the gang does without them, so whatever keeps the API server from taking them holds nobody up.
+    """
 
     manifests: tuple[dict[str, Any], ...]
     beside: tuple[dict[str, Any], ...] = field(default=(), repr=False)
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended", "nothing runs; the spec may be changed"
     NOT_SUSPENDED = "NotSuspended", "spec.suspend is false, and so it is"
     RESUMED = "Resumed", "the first attempt after a suspension"
-    STOPPING = "Stopping", "every rank ended well; pods of earlier attempts still stop"
+    STOPPING = "Stopping", "every rank ended well; spares, or pods of earlier attempts, still stop"
     SUCCEEDED = "Succeeded", "the job has succeeded"
     ALL_RANKS_SUCCEEDED = "AllRanksSucceeded", "every pod ended with 0"
 
@@ -141,6 +141,14 @@ class Reason(StrEnum):
         "CheckpointNotCopied",
         "the last copy to checkpoint.upload failed; the next one is tried anew",
     )
+    MEMORY_OFF = (
+        "MemoryOff",
+        "recovery.memory is on, and no state is kept in memory: ranks that start anew go on from the newest checkpoint",
+    )
+    MEMORY_NOT_COPIED = (
+        "MemoryNotCopied",
+        "nodes do not get each other's state in memory in time: where one is lost, training goes back to a checkpoint",
+    )
     SLOW_RANK = (
         "SlowRank",
         "one rank's forward passes take 10 % longer than the others'; recovery.slowRank: Migrate has the gang leave its node",
@@ -153,13 +161,19 @@ class Reason(StrEnum):
         "GraceTooShort",
         "by the last drill or eviction, a save takes longer than pod.terminationGracePeriodSeconds: steps would be lost",
     )
+    SPARES_LACKING = (
+        "SparesLacking",
+        "spares are not there, or spec.spares and spec.elastic have no effect here; training goes on without",
+    )
+    FEWER_NODES = "FewerNodes", "the gang trains on fewer nodes than spec.nodes, until its lost pods have a node again"
+    MORE_NODES = "MoreNodes", "a gang of fewer nodes saved and goes on with more: nothing broke, and nobody is charged"
     RANKS_RESTARTED = (
         "RanksRestarted",
         "a round ended, and all ranks start anew inside their living pods; the Event has the fault, status.rounds all of it",
     )
     POD_REPLACED = (
         "PodReplaced",
-        "a lost pod is made anew by itself, and the others of its attempt stand by; status.recovery.replacing has which",
+        "a lost pod is made anew; the others of its attempt stand by or train on; status.recovery.replacing has which",
     )
     SAVED_ON_REQUEST = "SavedOnRequest", "the checkpoint that oarlock.dev/request asked for is there"
     STACKS_TAKEN = "StacksTaken", "the stacks that oarlock.dev/request asked for are in the pods' logs and the history"

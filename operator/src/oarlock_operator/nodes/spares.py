@@ -1,4 +1,7 @@
-"""Spare nodes: those that surely have room for a pod of a gang. Read live, when a gang could leave a node, or find one."""
+"""Spare nodes: those that surely have room for a pod of a gang. Read live, when a gang could leave a node, or find one.
+
+A job's own spares (spec.spares) are pods of its gang. Nothing waits for a node of theirs, and their own nodes have room.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from oarlock_operator.kube.cluster import Cluster, Json
 from oarlock_operator.kube.job_paths import job_collections
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.model.job_memory import JobMemory
-from oarlock_operator.model.observation import Job, Pod
+from oarlock_operator.model.observation import Job, Pod, gang_size, standing_by
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.node_facts import PlacementFacts
 from oarlock_operator.nodes.placement import has_room, may_run_on
@@ -97,9 +100,11 @@ class SpareReader:
             found = (node.as_json() for node in page.items)
             fit |= {node["metadata"]["name"]: node for node in found if may_run_on(manifest, node)}
         fit = {name: node for name, node in fit.items() if name not in leaving}
-        missing = job.spec.nodes - len(own & set(fit))
-        if missing == 0:
+        number = job.status.attempt
+        needed = set(range(gang_size(job.spec, job.status, number))) - standing_by(job.status, number)
+        if needed <= {pod.rank for pod in pods if pod.attempt == number and pod.node in fit and not pod.stopped}:
             return False
+        missing = max(0, job.spec.nodes - len(own & set(fit)))
         candidates = [node for name, node in fit.items() if name not in own and has_room(manifest, node, ())]
         for node in random.sample(candidates, min(len(candidates), MOST_READ)):
             if missing == 0:

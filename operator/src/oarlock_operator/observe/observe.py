@@ -18,6 +18,7 @@ from oarlock_api.history import RecoveryStage
 from oarlock_api.scheduling import Gang
 from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_operator.decide.cordon import is_open
+from oarlock_operator.decide.leader_alone import witnesses
 from oarlock_operator.kube.api_error import NotFound
 from oarlock_operator.kube.cluster import Cluster, Json
 from oarlock_operator.kube.job_paths import job_path
@@ -33,7 +34,9 @@ from oarlock_operator.model.observation import (
     Pod,
     ServiceSeen,
     absent,
+    gang_size,
     newest,
+    standing_by,
 )
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.nodes.troubled import TroubledNodes, read_nodes
@@ -92,6 +95,9 @@ async def observe(
     doubtful = [pod for pod in seen.values() if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node))]
     # Nobody asks any more how far a job has come that is to go.
     news, silent = await sources.progress.read(job, everything, known) if not job.deleting else (None, {})
+    number = job.status.attempt
+    lost = witnesses(newest(everything, job.status, number), news, standing_by(job.status, number))
+    doubtful += [pod for pod in lost if pod not in doubtful]
     systems, groups = await _look_for_gangs(cluster, job, everything, known, sources.gangs)
     around = await _look_around(cluster, job, raw, list(seen.values()), outputs) if _creates(job) else None
     return Observation(
@@ -116,7 +122,7 @@ async def observe(
         answering=await sources.progress.answering(job, doubtful, known),
         waited=waited,
         ended_seconds=memory.terminated.seconds_since_the_first(
-            pod.uid for pod in newest(everything, job.status, job.status.attempt) if pod.stopped and not pod.succeeded
+            pod.uid for pod in newest(everything, job.status, number) if pod.stopped and not pod.succeeded
         ),
         hindrance=known.hindrance,
         refusal=known.refusal,
@@ -173,7 +179,8 @@ def _nodes_to_read(job: Job, pods: Sequence[Pod], troubled: TroubledNodes, *, no
     # A GPU's past lies on its node, and is asked for where the GPU has failed again.
     names |= {pod.node for pod in pods if pod.node and pod.report and pod.report.gpu}
     names |= {entry.name for entry in job.status.cordoned_nodes if is_open(entry, now=now)}
-    quiet = job.status.recovery.stage is None and not any(pod.stopped or pod.deleting for pod in pods)
+    # A lost node's pod may be made anew in this very pass, and a node that was given back may take it.
+    quiet = job.status.recovery.stage is None and not names and not any(pod.stopped or pod.deleting for pod in pods)
     return names if quiet else names | {node.name for node in job.status.avoided_nodes}
 
 
@@ -218,7 +225,7 @@ async def _look_around(cluster: Cluster, job: Job, raw: Json, pods: Sequence[Pod
     if job.spec is None:
         return _Around(rival="")
     await outputs.complete(cluster, job.namespace)
-    if job.status.attempt and not absent(job.spec, pods, job.status.attempt):
+    if job.status.attempt and not absent(gang_size(job.spec, job.status, job.status.attempt), pods, job.status.attempt):
         return _Around(rival=await rival(cluster, job, raw, outputs))
     found = await asyncio.gather(
         rival(cluster, job, raw, outputs), lingering(cluster, job, outputs), _service(cluster, job, job.spec)

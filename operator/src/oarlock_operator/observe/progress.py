@@ -28,7 +28,7 @@ from oarlock_api.status import ConditionType
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster, read_at_most
 from oarlock_operator.model.job_memory import Heard, JobMemory
-from oarlock_operator.model.observation import Job, Pod, newest
+from oarlock_operator.model.observation import Job, Pod, newest, standing_by
 from oarlock_operator.model.reasons import UNMONITORED
 
 TIMEOUT_SECONDS = 2.0
@@ -135,13 +135,15 @@ class ProgressReader:
     async def read(self, job: Job, pods: Sequence[Pod], memory: JobMemory) -> tuple[PodStatus | None, dict[str, float]]:
         """Status of rank 0 of the current attempt, and for how many seconds which pods (by uid) have not answered.
 
-        The others are asked seldom, and only while the gang trains. A gang in which something has ended is not asked: its
-        decision must not wait for an answer. Silence counts from this process's own first question, so that a start of
-        the operator accuses nobody.
+        The others are asked seldom, and only while the gang trains. A gang in which something has ended that its round needs
+        is not asked: its decision must not wait for an answer. Silence counts from this process's own first question, so that
+        a start of the operator accuses nobody.
         """
         current = newest(pods, job.status, job.status.attempt)
         running = [pod for pod in current if pod.started]
-        if not any(pod.rank == 0 for pod in running) or any(pod.stopped or pod.deleting for pod in current):
+        idle = standing_by(job.status, job.status.attempt)
+        over = any(pod.stopped or pod.deleting for pod in current if pod.rank not in idle)
+        if over or not any(pod.rank == 0 for pod in running):
             return None, {}
         heard = {pod.uid: memory.heard.get(pod.uid, Heard()) for pod in running}
         for gone in memory.heard.keys() - heard.keys():

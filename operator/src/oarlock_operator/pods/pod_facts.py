@@ -28,6 +28,8 @@ TAINTED = "DeletionByTaintManager"
 """Reason of the condition DisruptionTarget of pods on a node that has a NoExecute taint, be it lost or only wanted empty."""
 DISRUPTIONS = {"PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet", TAINTED}
 """Reasons of the condition DisruptionTarget that cost nothing."""
+HOST_NAME = "kubernetes.io/hostname"
+"""Label of a node that no other node has."""
 EVICTED = "Evicted"
 OF_THE_NODE = ("The node was low on resource", "The node had condition")
 """How a kubelet's words begin where the node lacks something. Its other evictions are for a limit of the pod's own."""
@@ -81,6 +83,7 @@ class Terminated(Struct, frozen=True, rename="camel"):
     exit_code: int = 1
     reason: str | None = None
     message: str | None = None
+    finished_at: datetime | None = None
 
 
 class Waiting(Struct, frozen=True):
@@ -121,6 +124,7 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     """A pod's spec."""
 
     node_name: str | None = None
+    node_selector: dict[str, str] | None = None
     scheduling_group: dict[str, Any] | None = None
     containers: tuple[dict[str, Any], ...] | None = None
     """Of the wire, as the next three; read, and then let go of."""
@@ -226,6 +230,8 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         placed_at=scheduling.last_transition_time if scheduling.status == "True" else None,
         gated=scheduling.reason == "SchedulingGated",
         keeps_off=metadata.annotations.avoided if metadata.annotations and not scheduled else frozenset(),
+        failed=raw.status.phase == "Failed",
+        pinned=HOST_NAME in (raw.spec.node_selector or {}),
         grouped=raw.spec.scheduling_group is not None or MANAGED in (metadata.labels or {}),
         program=replace(raw.spec.program, own=metadata.annotations is None or metadata.annotations.own_program),
         made_from=(metadata.annotations.made_from or "") if metadata.annotations else "",
@@ -251,6 +257,7 @@ def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
             message="" if report or rejected else last_lines(message),
             report=report,
             rejected=rejected,
+            at=terminated.finished_at,
         )
     status = raw.status
     if status.phase in ("Failed", "Succeeded"):

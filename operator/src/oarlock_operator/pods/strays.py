@@ -16,7 +16,7 @@ from oarlock_api.contract.names import Label, pod_name
 from oarlock_api.history import RecoveryStage
 from oarlock_operator.kube.api_error import NotFound
 from oarlock_operator.kube.cluster import Cluster, Json
-from oarlock_operator.model.observation import Job
+from oarlock_operator.model.observation import Job, gang_size
 from oarlock_operator.pods.pod_facts import Metadata, Owner, PodSpec, RawPod
 from oarlock_operator.pods.terminated_pods import TerminatedPods
 
@@ -64,7 +64,7 @@ def _unheard_of(job: Job, known: Sequence[RawPod]) -> list[Metadata]:
     most = max((one.incarnation for one in status.attempts if one.number == status.attempt), default=1)
     return [
         _expected(job, rank, incarnation)
-        for rank in range(spec.nodes)
+        for rank in range(gang_size(spec, status, status.attempt))
         if rank not in here
         for incarnation in ((wanted[rank],) if rank in wanted else range(1, most + 1))
     ]

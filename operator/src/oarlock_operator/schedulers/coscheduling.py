@@ -20,4 +20,4 @@ def grouping(request: GangRequest) -> Grouping:
     )
 
 
-SYSTEM = System(grouping=grouping, apis=(API,))
+SYSTEM = System(grouping=grouping, apis=(API,), replaces_pods=True)

@@ -26,9 +26,11 @@ def grouping(request: GangRequest) -> Grouping:
     if scheduling.queue_priority_class_name:
         labels["kueue.x-k8s.io/priority-class"] = scheduling.queue_priority_class_name
     annotations = {
-        "kueue.x-k8s.io/pod-group-total-count": str(request.spec.nodes),
+        "kueue.x-k8s.io/pod-group-total-count": str(request.size),
         "kueue.x-k8s.io/pod-group-pod-index-label": Label.RANK.value,
         "kueue.x-k8s.io/retriable-in-group": "false",
+        # Without it a pod that keeps off one more node than the others would be none of theirs, and stay gated.
+        "kueue.x-k8s.io/role-hash": "main",
     }
     if key := scheduling.topology.required_key:
         annotations["kueue.x-k8s.io/podset-required-topology"] = key
@@ -66,6 +68,9 @@ SYSTEM = System(
     resource="localqueues",
     makes_groups=False,
     queues=True,
+    replaces_pods=True,
+    counts_spares=True,
+    after_failed=True,
     waits=waits,
     let_in=let_in,
     ignored="Kueue has not taken the pods, which run beside its quota: is its integration `pod` on, does "

@@ -17,11 +17,15 @@ from oarlock_operator.model.observation import GangSystems, Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangRequest:
-    """The attempt that is to become a gang, and what the cluster serves."""
+    """The attempt that is to become a gang, and what the cluster serves.
+
+    `size`: its pods with its spares. spec.nodes of them are needed together; the others may come later, or not at all.
+    """
 
     job: Job
     spec: TrainingJobSpec
     attempt: int
+    size: int
     systems: GangSystems
 
     @property
@@ -72,6 +76,10 @@ class System:
     queues: bool = False
     replaces_pods: bool = False
     """Whether a gang that it has placed takes a single new pod in: then a lost one is made anew by itself."""
+    counts_spares: bool = False
+    """Whether it lets a group in only once all of its pods are there, the spares too."""
+    after_failed: bool = False
+    """Whether it takes one in only for a pod that has the phase Failed, and deletes one that comes before as too many."""
     waits: Callable[[dict[str, Any]], str] = no_message
     let_in: Callable[[dict[str, Any]], datetime | None] = no_time
     ignored: str = ""

@@ -70,5 +70,6 @@ SYSTEM = System(
     apis=(API,),
     scheduler="volcano",
     queues=True,
+    replaces_pods=True,
     waits=waits,
 )

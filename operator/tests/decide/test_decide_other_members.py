@@ -1,0 +1,602 @@
+"""A round of other members: with a spare in a lost pod's place, or with fewer nodes. The new pod is made all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from jobs import job, spec
+from worlds import World
+
+from oarlock_api.contract.figures import Figures
+from oarlock_api.contract.rounds import LostPod
+from oarlock_operator.model.observation import Defaults, Ending
+from oarlock_operator.model.observed_nodes import Node
+from oarlock_operator.model.plan import CreatePods
+
+KEYED = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
+NO_ROOM = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+
+
+def gang(*, nodes: int = 2, spares: int = 0, least: int | None = None, **recovery: object) -> World:
+    """A gang that trains, with spares, or one that may go on with fewer nodes."""
+    changes: dict[str, Any] = {"nodes": nodes, "spares": spares}
+    if least:
+        training = spec().to_manifest(defaults=False)["training"] | {"effectiveBatch": 12}
+        changes |= {"elastic": {"minNodes": least}, "training": training}
+    world = World(job=job(spec=spec(recovery={"inPlace": "Auto", **recovery}, **changes)), defaults=KEYED)
+    world.running(step=20)
+    return world
+
+
+def lose_node(world: World, rank: int) -> None:
+    """The cluster has not heard from the pod's node for long."""
+    node = world.pod(rank).node
+    world.nodes[node] = Node(name=node, ready=False, unreachable=True, boot_id="1")
+
+
+def tells(world: World, *members: int, round_: int, step: int | None = 16, lost: tuple[int, ...] = ()) -> None:
+    """Rank 0's agent: in which round it is, with whom, and whom it waits for."""
+    world.step(step or 0)
+    assert world.progress is not None
+    world.progress = replace(
+        world.progress,
+        round=round_,
+        members=members,
+        lost=tuple(LostPod(rank=rank, incarnation=1, code=82, why="silent for 5 s") for rank in lost),
+        **({} if step is not None else {"figures": Figures()}),
+    )
+
+
+def states(world: World) -> tuple[int, str | None, list[tuple[int, int]]]:
+    recovery = world.job.status.recovery
+    return world.job.status.attempt, recovery.stage, [(one.rank, one.incarnation) for one in recovery.replacing]
+
+
+def start(world: World, rank: int) -> None:
+    """The new pod has found a node, and its container runs."""
+    pod = world.pod(rank)
+    world.pods[pod.name] = replace(
+        pod, node=f"node-{rank}{rank}", scheduled=True, started=True, ready=True, obstacle=""
+    )
+
+
+def charges(world: World) -> tuple[int, int, int]:
+    counts = world.job.status.restarts
+    return counts.application, counts.infrastructure, counts.voluntary
+
+
+# The round goes on without the new pod
+
+
+def test_with_a_spare_in_the_lost_pod_s_place_the_gang_trains_and_the_new_pod_is_waited_for_without_bound() -> None:
+    world = gang(spares=1, standbySeconds=30)
+    lose_node(world, 1)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2)])
+    world.pods["flux-1-1-i2"] = replace(world.pod(1), obstacle=NO_ROOM)
+    tells(world, 0, 2, round_=2, step=None, lost=(1,))
+    world.now += timedelta(seconds=600)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2)]), "the round has begun, and may load for as long as it likes"
+    tells(world, 0, 2, round_=2, lost=(1,))
+    plan = world.one_pass()
+    assert states(world) == (1, None, [(1, 2)])
+    assert (world.job.status.phase, charges(world)) == ("Running", (0, 1, 0))
+    assert [event.reason for event in plan.events] == ["TrainingAgain"]
+    world.now += timedelta(hours=5)
+    tells(world, 0, 2, round_=2, step=17, lost=(1,))
+    world.settle()
+    assert states(world) == (1, None, [(1, 2)])
+    start(world, 1)
+    tells(world, 0, 2, round_=2, step=18, lost=(1,))
+    world.settle()
+    assert states(world) == (1, None, [(1, 2)]), "the leader has not heard it yet"
+    tells(world, 0, 2, round_=2, step=19)
+    world.settle()
+    assert states(world) == (1, None, [])
+    assert charges(world) == (0, 1, 0)
+
+
+def test_fewer_nodes_train_on_while_the_lost_one_s_pod_finds_none_and_are_joined_by_it_later() -> None:
+    world = gang(nodes=3, least=1)
+    lose_node(world, 2)
+    world.one_pass()
+    world.pods["flux-1-2-i2"] = replace(world.pod(2), obstacle=NO_ROOM)
+    tells(world, 0, 1, round_=2, lost=(2,))
+    plan = world.one_pass()
+    assert states(world) == (1, None, [(2, 2)])
+    assert "on 2 of 3 nodes" in plan.events[-1].message
+    assert world.job.status.attempts[-1].node_names == (world.pod(0).node, world.pod(1).node)
+    start(world, 2)
+    tells(world, 0, 1, round_=2, step=30)
+    world.settle()
+    assert states(world) == (1, None, [])
+    tells(world, round_=3, step=31)
+    world.settle()
+    assert (states(world), world.job.status.standby) == ((1, None, []), ())
+    assert "node-22" in world.job.status.attempts[-1].node_names
+
+
+def test_a_new_pod_that_must_still_be_made_is_made_after_the_stage_has_ended() -> None:
+    world = gang(spares=1)
+    node = world.pod(1).node
+    world.nodes[node] = Node(name=node, ready=False, boot_id="1")
+    world.one_pass()
+    tells(world, 0, 2, round_=2, lost=(1,))
+    world.settle()
+    assert states(world) == (1, None, [(1, 2)])
+    assert "flux-1-1-i2" not in world.pods, "its kubelet may still stop the old one"
+    world.nodes[node] = replace(world.nodes[node], unreachable=True)
+    plan = world.one_pass()
+    assert [action.optional for action in plan.actions if isinstance(action, CreatePods)] == [True]
+    assert "flux-1-1-i2" in world.pods
+
+
+def test_the_end_of_a_new_pod_that_nobody_waits_for_gets_another_one_and_costs_nothing() -> None:
+    world = gang(spares=1)
+    lose_node(world, 1)
+    world.one_pass()
+    tells(world, 0, 2, round_=2, lost=(1,))
+    world.settle()
+    start(world, 1)
+    world.end(1, 87)
+    tells(world, 0, 2, round_=2, step=17, lost=(1,))
+    world.settle()
+    assert states(world) == (1, None, [(1, 3)])
+    assert charges(world) == (0, 1, 0)
+
+
+def test_a_further_loss_while_a_pod_is_awaited_has_a_stage_and_a_charge_of_its_own() -> None:
+    world = gang(spares=1)
+    lose_node(world, 1)
+    world.one_pass()
+    tells(world, 0, 2, round_=2, lost=(1,))
+    world.settle()
+    lose_node(world, 2)
+    world.progress = None
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2), (2, 3)])
+    assert charges(world) == (0, 2, 0)
+    tells(world, 0, 2, round_=2, step=40, lost=(1, 2))
+    world.settle()
+    assert states(world)[1] == "Replace", "that is the round in which it was lost"
+    start(world, 1)
+    tells(world, round_=3, step=41, lost=(2,))
+    world.settle()
+    assert states(world) == (1, None, [(2, 3)])
+
+
+def test_all_that_trained_lost_at_once_is_a_new_attempt_though_a_spare_is_left() -> None:
+    world = gang(spares=1)
+    for rank in (0, 1):
+        world.end(rank, 137, with_report=False)
+    world.one_pass()
+    assert states(world)[0] == 2
+
+
+def test_a_suspension_while_a_pod_is_awaited_leaves_nothing_to_be_made() -> None:
+    world = gang(spares=1)
+    lose_node(world, 1)
+    world.one_pass()
+    tells(world, 0, 2, round_=2, lost=(1,))
+    world.settle()
+    raw = world.job.spec.to_manifest() if world.job.spec else {}
+    world.job = replace(world.job, spec=spec(**{**raw, "suspend": True}))
+    world.nodes.clear()
+    for _ in range(3):
+        world.settle()
+        world.kubelets()
+    world.settle()
+    assert (world.job.status.phase, states(world)[2]) == ("Suspended", [])
+    assert all(pod.stopped for pod in world.pods.values())
+
+
+# A pod that stood by is lost
+
+
+@pytest.mark.parametrize("how", ["ends", "is gone", "loses its node", "is missed by the leader"])
+def test_a_lost_spare_is_made_anew_without_a_stage_or_a_charge(how: str) -> None:
+    world = gang(spares=1)
+    tells(world, round_=1, step=20)
+    if how == "ends":
+        world.end(2, 80)
+    elif how == "is gone":
+        del world.pods["flux-1-2"]
+    elif how == "loses its node":
+        lose_node(world, 2)
+    else:
+        tells(world, round_=1, step=20, lost=(2,))
+    world.one_pass()
+    assert states(world) == (1, None, [(2, 2)])
+    assert (world.job.status.phase, charges(world)) == ("Running", (0, 0, 0))
+    world.settle()
+    assert ("flux-1-2-i2" in world.pods) is (how != "is missed by the leader"), "of no rank two may live"
+    if how == "is missed by the leader":
+        world.pods["flux-1-2"] = replace(world.pods["flux-1-2"], gone=True)
+        world.settle()
+    start(world, 2)
+    tells(world, round_=1, step=21)
+    world.settle()
+    assert states(world) == (1, None, [])
+
+
+def test_a_spare_that_breaks_at_its_start_again_and_again_is_made_ever_more_seldom() -> None:
+    world = gang(spares=1, backoffSeconds=100)
+    tells(world, round_=1, step=20)
+    made = []
+    for _ in range(4):
+        pod = world.pod(2)
+        world.pods[pod.name] = replace(pod, started=True, placed_at=world.now, node="node-2", ending=Ending(1))
+        waited = 0
+        while world.pod(2).incarnation == pod.incarnation:
+            world.now += timedelta(seconds=10)
+            waited += 10
+            world.one_pass()
+            assert waited < 1000
+        made.append(waited)
+    assert made == sorted(made)
+    assert made[-1] >= 2 * 100 * 0.5
+    assert charges(world) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("placed", [True, False])
+def test_a_spare_that_somebody_deletes_again_and_again_is_made_ever_more_seldom(placed: bool) -> None:  # noqa: FBT001
+    world = gang(spares=1, backoffSeconds=100)
+    tells(world, round_=1, step=20)
+    made = []
+    for _ in range(4):
+        pod = world.pod(2)
+        world.pods[pod.name] = replace(pod, placed_at=world.now if placed else None, gone=True)
+        deleted = world.now
+        while world.pod(2).incarnation == pod.incarnation:
+            world.now += timedelta(seconds=10)
+            world.ended_seconds = (world.now - deleted).total_seconds()
+            world.one_pass()
+            assert world.ended_seconds < 1000
+        made.append((world.now - deleted).total_seconds())
+    assert made == sorted(made)
+    assert made[-1] >= 2 * 100 * 0.5
+
+
+def test_a_spare_that_the_api_server_did_not_take_is_asked_for_again_under_another_name_after_a_minute() -> None:
+    world = gang(spares=1)
+    tells(world, round_=1, step=20)
+    del world.pods["flux-1-2"]
+    world.one_pass()
+    del world.pods["flux-1-2-i2"]
+    world.one_pass()
+    assert states(world) == (1, None, [(2, 2)])
+    assert "flux-1-2-i2" not in world.pods, "it may have been made, and be gone again"
+    world.now += timedelta(seconds=60)
+    tells(world, round_=1, step=20)
+    world.one_pass()
+    assert states(world) == (1, None, [(2, 3)])
+    assert "flux-1-2-i3" in world.pods
+
+
+def test_a_spare_that_a_quota_refused_at_the_start_is_no_fault_of_anybody() -> None:
+    world = World(job=job(spec=spec(spares=1, recovery={"inPlace": "Auto"})), defaults=KEYED)
+    world.settle()
+    del world.pods["flux-1-2"]
+    world.start_all()
+    world.settle()
+    tells(world, round_=1, step=20)
+    world.one_pass()
+    plan = world.one_pass()
+    assert states(world) == (1, None, [(2, 2)])
+    assert world.job.status.last_fault is None
+    (said,) = [event.message for event in plan.events if event.reason == "PodReplaced"]
+    assert said == "flux-1-2 is not there. The round does without it. The pod is made anew."
+
+
+def test_a_spare_of_another_release_s_gang_is_not_made_anew_and_the_gang_trains_on() -> None:
+    world = gang(spares=1)
+    tells(world, round_=1, step=20)
+    world.defaults = replace(KEYED, trainer_image="trainer:next")
+    raw = world.job.spec.to_manifest() if world.job.spec else {}
+    world.job = replace(world.job, spec=spec(**{**raw, "recovery": {"inPlace": "Auto", "hangSeconds": 99}}))
+    world.end(2, 80)
+    world.settle()
+    assert (states(world), world.job.status.phase) == ((1, None, []), "Running")
+
+
+# Which round it is
+
+
+def test_a_round_that_was_only_unknown_when_the_pod_was_lost_is_no_new_one() -> None:
+    world = gang(nodes=3)
+    lose_node(world, 1)
+    world.one_pass()
+    tells(world, round_=4, step=30)
+    world.one_pass()
+    start(world, 1)
+    tells(world, round_=4, step=30)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2)]), "it began before, though nobody here had heard of it"
+    tells(world, round_=5, step=31)
+    world.one_pass()
+    assert states(world) == (1, None, [])
+
+
+def test_a_later_loss_under_a_new_rank_0_is_over_with_a_round_after_it() -> None:
+    world = gang(nodes=3)
+    world.end(0, 137, with_report=False)
+    world.one_pass()
+    start(world, 0)
+    tells(world, round_=6, step=None)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(0, 2)])
+    lose_node(world, 2)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(0, 2), (2, 3)])
+    start(world, 2)
+    tells(world, round_=6, step=31)
+    world.one_pass()
+    assert states(world)[1] == "Replace"
+    tells(world, round_=7, step=31)
+    world.one_pass()
+    assert states(world) == (1, None, [])
+
+
+def test_what_the_rank_0_before_told_last_says_nothing_of_the_next_round() -> None:
+    world = gang(nodes=3)
+    tells(world, round_=3, step=30)
+    told = world.progress
+    world.end(0, 137, with_report=False)
+    world.one_pass()
+    start(world, 0)
+    world.progress = told
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(0, 2)])
+
+
+# A pod of a name is made once
+
+
+def test_a_new_pod_that_was_made_and_is_gone_while_nobody_looked_is_followed_by_a_greater_number() -> None:
+    world = gang(nodes=3)
+    world.end(1, 137, with_report=False)
+    world.one_pass()
+    assert sorted(world.pods) == ["flux-1-0", "flux-1-1-i2", "flux-1-2"]
+    del world.pods["flux-1-1-i2"]
+    counts = charges(world)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 3)])
+    assert (sorted(world.pods)[1], charges(world)) == ("flux-1-1-i3", counts)
+
+
+# Charged once
+
+
+def test_a_pod_deleted_by_force_whose_gang_saves_and_leaves_is_charged_once() -> None:
+    world = gang(nodes=3)
+    del world.pods["flux-1-1"]
+    world.one_pass()
+    assert (states(world), charges(world)) == ((1, "Replace", [(1, 2)]), (0, 1, 0))
+    for rank in (0, 2):
+        world.end(rank, 86)
+    world.one_pass()
+    assert (states(world)[0], charges(world)) == (2, (0, 1, 0))
+
+
+# The books
+
+
+def book(world: World, *, rank: int, **known: Any) -> None:
+    """The leader's word for the end of a round, told with the next one's."""
+    world.end_round(82, rank=rank, why="silent for 5 s", step=20, resumed_step=15, lost_pod=True, **known)
+
+
+def booked(world: World) -> list[tuple[int, str, int | None, int | None]]:
+    return [(one.round, one.rung, one.rank, one.node_count) for one in world.job.status.rounds]
+
+
+def test_the_books_tell_a_spare_from_a_pod_that_was_waited_for_and_the_loss_is_charged_once() -> None:
+    world = gang(spares=1)
+    lose_node(world, 1)
+    world.one_pass()
+    book(world, rank=1, spare=True)
+    tells(world, 0, 2, round_=2, lost=(1,))
+    world.settle()
+    assert booked(world) == [(1, "TakeSpare", 1, None)]
+    assert (charges(world), world.job.status.round) == ((0, 1, 0), 2)
+
+
+def test_a_loss_that_the_leader_told_first_is_charged_by_its_round_and_its_pod_is_made_anew_for_nothing() -> None:
+    world = gang(spares=1)
+    lose_node(world, 1)
+    book(world, rank=1, spare=True)
+    tells(world, 0, 2, round_=2, lost=(1,))
+    world.settle()
+    assert states(world) == (1, None, [(1, 2)])
+    assert booked(world) == [(1, "TakeSpare", 1, None)]
+    assert charges(world) == (0, 1, 0)
+    tells(world, 0, 2, round_=2, step=30, lost=(1,))
+    world.settle()
+    assert charges(world) == (0, 1, 0)
+
+
+def test_a_flapping_pod_that_is_left_out_is_charged_each_time_however_many_pods_stood_by_in_vain() -> None:
+    """A quota refused the spare for long; then the pods 1 and 2 are cut off in turn, and the leader knows it first."""
+    world = gang(spares=1, maxInfrastructureRestarts=99)
+    tells(world, round_=1, step=20)
+    for _ in range(12):
+        world.pods = {name: pod for name, pod in world.pods.items() if pod.rank != 2}
+        world.now += timedelta(seconds=61)
+        world.one_pass()
+    assert world.job.status.attempts[-1].incarnation > 10
+    world.settle()
+    start(world, 2)
+    tells(world, round_=1, step=20)
+    world.settle()
+    for round_ in range(1, 4):
+        left, members = (1, (0, 2)) if round_ % 2 else (2, (0, 1))
+        book(world, rank=left, spare=True)
+        tells(world, *members, round_=round_ + 1, step=20 + round_, lost=(left,))
+        world.settle()
+        pod = world.pod(left)
+        world.pods[pod.name] = replace(pod, gone=True)
+        world.settle()
+        start(world, left)
+        tells(world, *members, round_=round_ + 1, step=20 + round_)
+        world.settle()
+        assert (states(world), charges(world)) == ((1, None, []), (0, round_, 0))
+
+
+def test_a_broken_gpu_of_a_pod_that_is_left_out_ends_no_attempt_and_its_node_is_avoided() -> None:
+    world = gang(spares=1)
+    world.end(1, 80, xid=79)
+    world.end_round(80, rank=1, why="XID 79", step=20, resumed_step=15, lost_pod=True, spare=True)
+    tells(world, 0, 2, round_=2, lost=(1,))
+    world.settle()
+    assert states(world) == (1, None, [(1, 2)])
+    assert charges(world) == (0, 1, 0)
+    assert [(one.name, one.strict) for one in world.job.status.avoided_nodes] == [("node-1", True)]
+    assert world.pod(1).keeps_off == {"node-1"}
+
+
+def test_losses_that_only_the_leader_tells_of_use_the_budget_up() -> None:
+    world = gang(spares=1, maxInfrastructureRestarts=2)
+    for number in range(2, 5):
+        book(world, rank=1 if number % 2 else 2, spare=True)
+        tells(world, *((0, 1) if number % 2 else (0, 2)), round_=number)
+        world.job = replace(world.job, status=world.job.status.model_copy(update={"latest_checkpoint": None}))
+        world.one_pass()
+    assert world.job.status.reason == "InfrastructureRestartsExhausted"
+
+
+def test_a_gang_that_shrinks_and_grows_is_booked_with_its_sizes_and_growing_is_charged_to_nobody() -> None:
+    world = gang(nodes=3, least=1)
+    lose_node(world, 2)
+    world.one_pass()
+    world.pods["flux-1-2-i2"] = replace(world.pod(2), obstacle=NO_ROOM)
+    book(world, rank=2, nodes=2)
+    tells(world, 0, 1, round_=2, lost=(2,))
+    world.settle()
+    assert booked(world) == [(1, "Shrink", 2, 2)]
+    world.end_round(1, rank=1, step=25, resumed_step=20)
+    tells(world, 0, 1, round_=3, step=26, lost=(2,))
+    world.settle()
+    assert booked(world)[-1] == (2, "RestartRanks", 1, 2)
+    counts = world.job.status.restarts
+    start(world, 2)
+    world.end_round(86, rank=0, why="the gang can train on 3 nodes", step=30, resumed_step=30, nodes=3)
+    tells(world, round_=4, step=31)
+    plan = world.one_pass()
+    assert booked(world)[-1] == (3, "Grow", None, None)
+    assert world.job.status.restarts == counts
+    assert "MoreNodes" in [event.reason for event in plan.events]
+    assert world.job.status.last_fault is not None
+    assert world.job.status.last_fault.rank == 1, "growing is no fault"
+
+
+@pytest.mark.parametrize("nodes", [None, 2, 1, 7])
+def test_an_end_that_is_no_growth_is_charged_though_it_was_asked_for(nodes: int | None) -> None:
+    world = gang(nodes=2, least=1)
+    world.end_round(86, rank=0, why="the gang can train on more nodes", step=30, resumed_step=30, nodes=nodes)
+    tells(world, *((0,) if nodes == 1 else ()), round_=2, step=31)
+    world.one_pass()
+    assert booked(world)[0][1] == "RestartRanks"
+    assert charges(world) == (0, 0, 1)
+
+
+def test_a_new_pod_that_keeps_off_a_node_which_may_be_used_again_is_made_anew_without_that() -> None:
+    world = gang(nodes=3, least=1)
+    world.end(2, 80, xid=79)
+    book(world, rank=2, nodes=2)
+    tells(world, 0, 1, round_=2, lost=(2,))
+    world.settle()
+    assert (states(world), world.pod(2).keeps_off) == ((1, None, [(2, 2)]), {"node-2"})
+    world.now += timedelta(seconds=world.job.spec.recovery.window_seconds + 1 if world.job.spec else 0)
+    tells(world, 0, 1, round_=2, step=40, lost=(2,))
+    world.settle()
+    assert (world.job.status.attempt, world.pod(2).keeps_off) == (1, set())
+    waiting = world.pod(2).name
+    assert sorted(world.pods) == ["flux-1-0", "flux-1-1", waiting]
+    world.now += timedelta(seconds=120)
+    tells(world, 0, 1, round_=2, step=50, lost=(2,))
+    world.settle()
+    assert world.pod(2).name == waiting, "once"
+
+
+def test_a_pod_that_the_round_does_not_need_is_not_made_from_something_else_than_the_others_were() -> None:
+    world = gang(nodes=3, least=1)
+    node = world.pod(2).node
+    world.nodes[node] = Node(name=node, ready=False, boot_id="1")
+    world.one_pass()
+    book(world, rank=2, nodes=2)
+    tells(world, 0, 1, round_=2, lost=(2,))
+    world.settle()
+    assert (states(world), world.pod(2).name) == ((1, None, [(2, 2)]), "flux-1-2"), "it may still be stopped"
+    before = world.job
+    raw = before.spec.to_manifest() if before.spec else {}
+    other = {**raw, "recovery": {**raw["recovery"], "hangSeconds": 99}}
+    world.job = replace(before, spec=spec(**other))
+    lose_node(world, 2)
+    for step in range(30, 34):
+        world.now += timedelta(seconds=90)
+        tells(world, 0, 1, round_=2, step=step, lost=(2,))
+        world.settle()
+    assert (states(world), sorted(world.pods)) == ((1, None, [(2, 2)]), ["flux-1-0", "flux-1-1"])
+    assert "would be made from something else than the others" in degraded(world)[1]
+    world.job = replace(world.job, spec=before.spec)
+    world.now += timedelta(seconds=90)
+    tells(world, 0, 1, round_=2, step=40, lost=(2,))
+    world.settle()
+    assert world.pod(2).name == "flux-1-2-i3"
+
+
+# What people see
+
+
+def degraded(world: World) -> tuple[str, str]:
+    (found,) = [one for one in world.job.status.conditions if one.type == "Degraded"]
+    return found.reason, found.message
+
+
+def test_degraded_says_on_how_many_nodes_it_trains_since_when_and_what_the_others_wait_for() -> None:
+    world = gang(nodes=3, least=1)
+    lose_node(world, 2)
+    world.one_pass()
+    world.nodes.clear()
+    world.pods.pop("flux-1-2")
+    world.pods["flux-1-2-i2"] = replace(world.pod(2), obstacle=NO_ROOM)
+    book(world, rank=2, nodes=2)
+    lost_at = world.job.status.last_fault
+    assert lost_at is not None
+    tells(world, 0, 1, round_=2, lost=(2,))
+    world.settle()
+    since = f"{lost_at.time:%Y-%m-%d %H:%M:%S} UTC"
+    assert degraded(world) == (
+        "FewerNodes",
+        f"trains on 2 of 3 nodes since {since}: flux-1-2-i2 waits for a node: {NO_ROOM}",
+    )
+    start(world, 2)
+    tells(world, round_=3, step=31)
+    world.settle()
+    assert degraded(world)[0] == "AsExpected"
+
+
+@pytest.mark.parametrize("waits", ["a spare", "a pod of a gang that shrank"])
+def test_a_leader_that_is_cut_off_is_known_for_it_beside_a_pod_that_waits_for_a_node(waits: str) -> None:
+    world = gang(nodes=4, spares=1) if waits == "a spare" else gang(nodes=5, least=4)
+    tells(world, *(() if waits == "a spare" else (0, 1, 2, 3)), round_=1, step=20)
+    world.pods["flux-1-4"] = replace(world.pod(4), node="", scheduled=False, started=False, obstacle=NO_ROOM)
+    world.settle()
+    assert world.job.status.standby == (4,)
+    world.now += timedelta(seconds=60)
+    world.step(21)
+    assert world.progress is not None
+    since = (world.now - timedelta(seconds=5)).isoformat()
+    lost = tuple(LostPod(rank=rank, incarnation=1, code=82, why="silent", lost_at=since) for rank in (1, 2, 3))
+    members = () if waits == "a spare" else (0, 1, 2, 3)
+    world.progress = replace(world.progress, members=members, lost=lost, heartbeat_at=world.now.isoformat())
+    world.answering = frozenset(world.pod(rank).uid for rank in (1, 2, 3))
+    world.one_pass()
+    status = world.job.status
+    assert (status.attempt, status.reason) == (2, "PeerLost")
+    assert [(one.name, one.strict) for one in status.avoided_nodes] == [("node-0", False)]
+    assert status.attempts[0].not_in_place == "rank 0's agent hears none of the others"
