@@ -26,7 +26,16 @@ PODS = "/api/v1/namespaces/default/pods"
 LOG = f"{PODS}/flux-1-0/log"
 END = "2026-01-01T00:01:00Z"
 POD = Pod(
-    name="flux-1-0", namespace="default", uid="u", job_uid="j", attempt=1, rank=0, started=True, ended=False, waits=""
+    name="flux-1-0",
+    namespace="default",
+    uid="u",
+    job_uid="j",
+    attempt=1,
+    rank=0,
+    incarnation=1,
+    started=True,
+    ended=False,
+    waits="",
 )
 Answer = tuple[int, Any]
 

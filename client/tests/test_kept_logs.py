@@ -15,7 +15,7 @@ from oarlock.kept_logs import read
 from oarlock.logs import Wanted
 from oarlock_api.contract import history
 from oarlock_api.contract.gzip_members import member
-from oarlock_api.contract.log_lines import LogStream, stamped
+from oarlock_api.contract.log_lines import LogStream, incarnation_begins, stamped
 
 JOB, OTHER = "3f2a91cc-0", "0" * 36
 
@@ -61,6 +61,28 @@ def test_ranks_and_parts_are_merged_by_time_without_a_cluster(output: Path, oarl
         assert oarlock("logs", "--path", str(output), *older).out == "2026-01-01T00:00:01Z attempt 1, pod 0: old\n"
 
 
+def test_what_a_lost_pod_printed_can_be_asked_for_alone_and_so_can_its_successor_s(
+    output: Path, oarlock: Oarlock
+) -> None:
+    path = keep(output, "1.log.gz", (2, "the first"), attempt=2)
+    begins = f"{incarnation_begins(2)}\n".encode()
+    with path.open("ab") as log:
+        log.write(member(stamped(begins, stream=LogStream.NOTE, time="2026-01-01T00:00:03.000Z")))
+        log.write(member(stamped(b"the second\n", stream=LogStream.OUT, time="2026-01-01T00:00:04.000Z")))
+    os.utime(path, (3, 3))
+
+    def told(*more: str) -> tuple[list[str], str]:
+        ended = oarlock("logs", "--path", str(output), "--pod", "1", *more)
+        return [line.partition(" ")[2] for line in ended.out.splitlines()], ended.err
+
+    assert told()[0] == ["attempt 2, pod 1: the first", "attempt 2, pod 1-i2: the second"]
+    assert told("--incarnation", "1")[0] == ["attempt 2, pod 1: the first"]
+    assert told("--incarnation", "2")[0] == ["attempt 2, pod 1-i2: the second"]
+    none, note = told("--incarnation", "3")
+    assert none == []
+    assert "pod 1 has incarnations up to 2 alone" in note
+
+
 def test_of_each_pod_its_last_lines_are_kept(output: Path, oarlock: Oarlock) -> None:
     def told(*more: str) -> list[str]:
         said = oarlock("logs", "--path", str(output), *more).out
@@ -75,6 +97,7 @@ def test_of_each_pod_its_last_lines_are_kept(output: Path, oarlock: Oarlock) -> 
 def test_lines_of_json_are_as_those_of_pods(output: Path, oarlock: Oarlock) -> None:
     assert json.loads(oarlock("logs", "--path", str(output), "--attempt", "1", "-o", "jsonl").out) == {
         "text": "old", "kind": "line", "time": "2026-01-01T00:00:01.000Z", "attempt": 1, "rank": 0, "pod": "",
+        "incarnation": 1,
     }  # fmt: skip
 
 

@@ -76,6 +76,7 @@ def test_lines_of_json_have_time_attempt_and_rank(api: FakeApi, oarlock: Oarlock
     api.add_pod("flux", 1, 0, "2026-01-01T00:00:01Z x\n")
     assert json.loads(oarlock("logs", "flux", "-o", "jsonl").out) == {
         "text": "x", "kind": "line", "time": "2026-01-01T00:00:01Z", "attempt": 1, "rank": 0, "pod": "flux-1-0",
+        "incarnation": 1,
     }  # fmt: skip
 
 
@@ -110,6 +111,22 @@ def test_the_attempt_before_the_first_is_told_as_such(api: FakeApi, oarlock: Oar
     api.add_job("flux", status={"phase": "Running", "attempt": 1})
     ended = oarlock("logs", "flux", "-p")
     assert (ended.code, "it is in its first attempt" in ended.err) == (8, True)
+
+
+def test_of_a_pod_that_was_made_anew_it_is_said_where_the_lost_one_s_log_lies_and_each_can_be_asked_for(
+    api: FakeApi, oarlock: Oarlock
+) -> None:
+    api.add_job("flux", status={"attempt": 1})
+    api.add_pod("flux", 1, 0, FIRST)["metadata"]["labels"]["oarlock.dev/incarnation"] = "2"
+    ended = oarlock("logs", "flux")
+    assert ended.out.splitlines()[0] == "2026-01-01T00:00:01Z attempt 1, pod 0-i2: rank 0 begins"
+    assert "took the place of a pod that was lost" in ended.err
+    assert "oarlock logs --path <output>/flux --attempt 1 --pod 0" in ended.err
+    assert oarlock("logs", "flux", "--incarnation", "2").out == ended.out
+    lost = oarlock("logs", "flux", "--pod", "0", "--incarnation", "1")
+    assert lost.code != 0
+    assert "pod 0 of attempt 1, incarnation 1, of flux has no pods now" in lost.err
+    assert "--pod 0` reads it" in lost.err
 
 
 def test_pods_that_are_gone_are_told_with_where_their_logs_lie(api: FakeApi, oarlock: Oarlock) -> None:

@@ -92,6 +92,32 @@ def test_get_says_a_phase_once(api: FakeApi, oarlock: Oarlock) -> None:
     assert "Starting (Unschedulable)\n" in oarlock("get", "flux").out
 
 
+def test_spares_that_wait_stand_beside_the_nodes_that_train(api: FakeApi, oarlock: Oarlock) -> None:
+    job = api.add_job("flux", status={**RUNNING, "ranks": {"ready": 2, "spares": 1}})
+    job["spec"]["spares"] = 2
+    assert " 2/2+1 " in oarlock("ls").out
+    told = oarlock("get", "flux").out
+    assert "Nodes:            2/2 ready, 16 GPUs\n" in told
+    assert "Spares:           1/2 ready\n" in told
+    assert json.loads(oarlock("ls", "-o", "json").out)["items"][0]["readySpares"] == 1
+
+
+def test_get_says_nothing_of_spares_where_none_are_asked_for(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status=RUNNING)
+    assert "Spares" not in oarlock("get", "flux").out
+
+
+@pytest.mark.parametrize(
+    ("held", "told"), [({"copied": True}, ", copied"), ({"copied": False}, ", not copied"), ({}, "")]
+)
+def test_get_tells_the_step_in_memory_its_age_and_whether_it_is_copied(
+    api: FakeApi, oarlock: Oarlock, held: dict[str, bool], told: str
+) -> None:
+    two_days_ago = (datetime.now(UTC) - timedelta(days=2, minutes=5)).isoformat()
+    api.add_job("flux", status={**RUNNING, "memory": {"step": 119, "saveTime": two_days_ago, **held}})
+    assert f"In memory:        step 119, 2d ago{told}\n" in oarlock("get", "flux").out
+
+
 def test_get_tells_of_each_attempt_why_it_started_and_what_ended_it_under_the_pages_headings(
     api: FakeApi, oarlock: Oarlock
 ) -> None:

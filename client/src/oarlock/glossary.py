@@ -105,10 +105,11 @@ WORDS = {
         "An agent's verdict: how its pod ends, as exit code and sentence"
     ),
     "report": "the JSON that an agent leaves in the termination message: exit code, GPU, XID, evidence",
-    "round": (
-        "one start of all ranks within an attempt, in the same pods; a fault that needs no new pod ends a round only"
+    "round": "one start of all ranks within an attempt; a fault that needs no new pods, or few, ends a round only",
+    "rung": (
+        "how much a recovery makes anew: RestartRanks (a round), TakeSpare and Shrink (a round without the lost pod), "
+        "ReplacePod (one pod), Attempt (all pods); Grow: a round with more nodes, after no fault"
     ),
-    "rung": "how much a recovery makes anew: RestartRanks (a round), ReplacePod (one pod), Attempt (all pods)",
     "shard": "of data: a file of many embeddings. Of a checkpoint: one rank's file",
     "spare": "a free node that fits the job and that it does not avoid: the gang's next attempt can stand on it",
     "stage": (

@@ -146,6 +146,7 @@ class Job:
         follow: bool = False,
         rank: int | None = None,
         attempt: int | None = None,
+        incarnation: int | None = None,
         previous: bool = False,
         since: timedelta | None = None,
         tail: int | None = None,
@@ -153,12 +154,21 @@ class Job:
     ) -> Iterator[LogLine]:
         """What the pods print, line by line; with `follow`, through all attempts until the job ends.
 
-        `tail`: of each pod only so many of its last lines, and what follows.
+        `incarnation`: of pods that were made anew within an attempt; the first ones have 1. `tail`: of each pod only so
+        many of its last lines, and what follows.
         """
         from oarlock.live_logs import read  # noqa: PLC0415
         from oarlock.logs import Wanted  # noqa: PLC0415
 
-        wanted = Wanted(rank=rank, attempt=attempt, previous=previous, since=since, tail=tail, grep=grep)
+        wanted = Wanted(
+            rank=rank,
+            attempt=attempt,
+            incarnation=incarnation,
+            previous=previous,
+            since=since,
+            tail=tail,
+            grep=grep,
+        )
         return read(self, self._cluster, wanted, follow=follow)
 
     def wait(

@@ -20,7 +20,7 @@ from oarlock.readable_log import is_found
 from oarlock_api.contract.beneath import Beneath
 from oarlock_api.contract.history import HISTORY, LOGS, AttemptLogs, find_logs
 from oarlock_api.contract.layout import PRIVATE
-from oarlock_api.contract.log_lines import LogStream, read_log
+from oarlock_api.contract.log_lines import LogStream, begun_incarnation, read_log
 
 if TYPE_CHECKING:
     import os
@@ -80,7 +80,10 @@ def _lines(kept: Sequence[AttemptLogs], logs: AttemptLogs, wanted: Wanted) -> It
         text = f"of job {logs.job}, the newest; an attempt {logs.attempt} is kept of {', '.join(others)}, too"
         yield LogLine(kind=NOTE, attempt=logs.attempt, text=text)
     files = {each: paths for each, paths in sorted(logs.files.items()) if wanted.takes(each)}
-    streams = [_last(_of_rank(logs.attempt, each, paths), wanted.tail) for each, paths in files.items()]
+    streams = [
+        _last(_of_incarnation(_of_rank(logs.attempt, each, paths), wanted, each), wanted.tail)
+        for each, paths in files.items()
+    ]
     yield from heapq.merge(*streams, key=lambda line: instant(line.time))
 
 
@@ -99,15 +102,26 @@ def _last(lines: Iterator[LogLine], most: int | None) -> Iterator[LogLine]:
     yield from kept
 
 
+def _of_incarnation(lines: Iterator[LogLine], wanted: Wanted, rank: int) -> Iterator[LogLine]:
+    """A pod's lines, of all its incarnations or of the wanted one."""
+    last = 1
+    for line in lines:
+        last = line.incarnation
+        if wanted.incarnation in (None, last):
+            yield line
+    if wanted.incarnation is not None and wanted.incarnation > last:
+        yield LogLine(kind=NOTE, rank=rank, text=f"pod {rank} has incarnations up to {last} alone")
+
+
 def _of_rank(attempt: int, rank: int, files: Sequence[Beneath]) -> Iterator[LogLine]:
     """A pod's lines. One without a time has that of the line before it, so that it stays where it was."""
-    time = ""
+    time, incarnation = "", 1
     try:
         for line in read_log(files):
-            time = line.time or time
+            time, incarnation = line.time or time, begun_incarnation(line) or incarnation
             kind = NOTE if line.stream == LogStream.NOTE else LINE
             text = line.text.rstrip("\r") if kind == LINE else f"pod {rank}: {line.text}"
-            yield LogLine(text=text, kind=kind, time=time, attempt=attempt, rank=rank)
+            yield LogLine(text=text, kind=kind, time=time, attempt=attempt, rank=rank, incarnation=incarnation)
     except OSError as error:
         text = f"pod {rank} can not be read to its end: {error}"
         yield LogLine(kind=NOTE, time=time, attempt=attempt, rank=rank, text=text)

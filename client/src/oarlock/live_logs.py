@@ -41,10 +41,14 @@ def _now(job: Job, cluster: Cluster, wanted: Wanted) -> Iterator[LogLine]:
     attempt = wanted.attempt or (newest - 1 if wanted.previous else newest)
     chosen = [pod for pod in pods if pod.attempt == attempt and wanted.takes(pod.rank)]
     if not chosen:
-        raise NotNowError(_nothing(manifest, attempt=attempt, newest=newest, rank=wanted.rank))
+        raise NotNowError(_nothing(manifest, attempt=attempt, newest=newest, wanted=wanted))
     for pod in chosen:
         if not pod.started:
             yield LogLine(kind=NOTE, text=f"{pod.name} has not started: {pod.waits}", attempt=attempt, rank=pod.rank)
+        if pod.incarnation > 1 and wanted.incarnation is None:
+            kept = where_kept(manifest, attempt=attempt, pod=pod.rank)
+            text = f"{pod.name} took the place of a pod that was lost. {kept}"
+            yield LogLine(kind=NOTE, text=text, attempt=attempt, rank=pod.rank, incarnation=pod.incarnation)
     streams = [_log(cluster, pod, wanted) for pod in chosen if pod.started]
     yield from heapq.merge(*streams, key=lambda line: instant(line.time))
 
@@ -60,11 +64,12 @@ def _log(cluster: Cluster, pod: Pod, wanted: Wanted) -> Iterator[LogLine]:
         )
 
 
-def _nothing(manifest: Json, *, attempt: int, newest: int, rank: int | None) -> str:
-    name, row = manifest["metadata"]["name"], job_row(manifest)
+def _nothing(manifest: Json, *, attempt: int, newest: int, wanted: Wanted) -> str:
+    name, row, rank = manifest["metadata"]["name"], job_row(manifest), wanted.rank
     if attempt < 1:
         why = "it is in its first attempt" if newest else "it has not started; `oarlock logs -f` waits"
         return f"{name} has no such attempt: {why}"
     who = f"pod {rank} of attempt {attempt}" if rank is not None else f"attempt {attempt}"
+    who += f", incarnation {wanted.incarnation}," if wanted.incarnation else ""
     kept = where_kept(manifest, attempt=attempt, pod=rank)
     return f"{who} of {name} has no pods now ({row.phase}, newest attempt {newest}). {kept}"

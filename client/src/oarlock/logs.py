@@ -15,7 +15,10 @@ LINE, NOTE = "line", "note"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One line. `time` is RFC 3339 by the node's clock; `kind`: `line`, or `note` for what this reader says itself."""
+    """One line. `time` is RFC 3339 by the node's clock; `kind`: `line`, or `note` for what this reader says itself.
+
+    `incarnation` is above 1 where its pod was made anew within its attempt.
+    """
 
     text: str
     kind: str = LINE
@@ -23,6 +26,7 @@ class LogLine:
     attempt: int | None = None
     rank: int | None = None
     pod: str = ""
+    incarnation: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,7 @@ class Wanted:
     rank: int | None = None
     ranks: frozenset[int] | None = None
     attempt: int | None = None
+    incarnation: int | None = None
     previous: bool = False
     since: timedelta | None = None
     grep: str | None = None

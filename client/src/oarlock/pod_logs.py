@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +28,7 @@ class Pod:
     job_uid: str
     attempt: int
     rank: int
+    incarnation: int
     started: bool
     ended: bool
     waits: str
@@ -50,7 +51,8 @@ def pods_of(cluster: Cluster, *, namespace: str, job: str, uid: str, wanted: Wan
         selector += f",{Label.RANK} in ({','.join(map(str, sorted(wanted.ranks)))})"
     found = cluster.items(f"/api/v1/namespaces/{checked_name(namespace, 'namespace')}/pods", labelSelector=selector)
     pods = [_pod(raw, namespace=namespace, job_uid=uid) for raw in found]
-    return sorted(pods, key=lambda pod: (pod.attempt, pod.rank))
+    wanted_pods = [pod for pod in pods if wanted.incarnation in (None, pod.incarnation)]
+    return sorted(wanted_pods, key=lambda pod: (pod.attempt, pod.rank, pod.incarnation))
 
 
 def log_query(wanted: Wanted) -> dict[str, str]:
@@ -68,7 +70,8 @@ def log_line(pod: Pod, raw: bytes) -> LogLine:
     line = raw.decode(errors="replace").rstrip("\r")
     stamp, _, text = line.partition(" ")
     time = _utc(stamp)
-    return LogLine(text=text if time else line, time=time, attempt=pod.attempt, rank=pod.rank, pod=pod.name)
+    of_pod = LogLine(text=text if time else line, time=time, attempt=pod.attempt, rank=pod.rank, pod=pod.name)
+    return replace(of_pod, incarnation=pod.incarnation)
 
 
 def _utc(stamp: str) -> str:
@@ -99,6 +102,7 @@ def _pod(raw: Json, *, namespace: str, job_uid: str) -> Pod:
         job_uid=job_uid,
         attempt=_number(labels.get(Label.ATTEMPT)),
         rank=_number(labels.get(Label.RANK)),
+        incarnation=_number(labels.get(Label.INCARNATION)) or 1,
         started="running" in state or "terminated" in state,
         ended="terminated" in state or status.get("phase") in {"Succeeded", "Failed"},
         waits=" ".join(str(waits).split()),

@@ -22,7 +22,10 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """A job in one line. `created` and `finished` are RFC 3339; what is not known is None."""
+    """A job in one line. `created` and `finished` are RFC 3339; what is not known is None.
+
+    `spares` are asked for beyond `nodes`; `ready_spares` stand by, and wait for a place.
+    """
 
     name: str
     namespace: str
@@ -31,6 +34,8 @@ class JobRow:
     message: str | None = None
     nodes: int | None = None
     ready_nodes: int | None = None
+    spares: int | None = None
+    ready_spares: int | None = None
     gpus: int | None = None
     step: int | None = None
     total_steps: int | None = None
@@ -92,6 +97,13 @@ class NodeRow:
     given_back: str | None = None
 
 
+def ready(row: JobRow) -> str | None:
+    """Ready and wanted nodes, as the column of kubectl has them: 4/4, or 4/4+1 with a spare that waits."""
+    if row.nodes is None:
+        return None
+    return f"{row.ready_nodes or 0}/{row.nodes}" + (f"+{row.ready_spares}" if row.ready_spares else "")
+
+
 def job_row(job: Json) -> JobRow:
     """A TrainingJob in one line."""
     metadata, spec, status = part(job, "metadata"), part(job, "spec"), part(job, "status")
@@ -106,6 +118,8 @@ def job_row(job: Json) -> JobRow:
         message=_text(status, "message"),
         nodes=nodes,
         ready_nodes=_integer(ranks, "ready"),
+        spares=_integer(spec, "spares"),
+        ready_spares=_integer(ranks, "spares"),
         gpus=nodes * per_node if nodes is not None and per_node is not None else None,
         step=_integer(progress, "step"),
         total_steps=_integer(progress, "totalSteps"),

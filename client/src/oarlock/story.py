@@ -76,10 +76,12 @@ class Place:
 class Round:
     """A start of all ranks that a fault ended, and the next one followed in the same attempt. `fault` is that fault.
 
-    `replaced`: a pod of it was made anew, where otherwise the next one had the same pods.
+    `replaced`: a pod of it was made anew, where otherwise the next one had the same pods. `rung`: the API's, how much was
+    made anew, where it is booked; `nodes` those of the next round, where they are fewer than the job asks for.
 
     `number` counts within the attempt. `resumed_from_step` is the step that the next round began with, `lost_steps` how many
-    were done again, `down_seconds` the time from the fault to the next round's first new step.
+    were done again, `down_seconds` the time from the fault to the next round's first new step; of that, a hang took
+    `silent_seconds` until it was found.
     """
 
     number: int
@@ -87,7 +89,10 @@ class Round:
     resumed_from_step: int | None = None
     lost_steps: int | None = None
     down_seconds: float | None = None
+    silent_seconds: float | None = None
     replaced: bool = False
+    rung: str = ""
+    nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +101,11 @@ class Attempt:
 
     `first_step_time` is when its first optimizer step was done, empty where it made none, or nobody says so.
 
+    `node_names` are its nodes; `replaced_node_names` those that it is on no more, as a pod there was lost and made anew.
+
     `faults` are those that ended it, the root cause first; `rounds` ended within it, and it went on. `decision` is what was
-    decided about it when it ended, with the rule that matched.
+    decided about it when it ended, with the rule that matched; `not_in_place` why all its pods were made anew then, though
+    its job has lost pods and ranks start anew by themselves.
     """
 
     number: int
@@ -110,6 +118,7 @@ class Attempt:
     places: tuple[Place, ...] = ()
     node_names: tuple[str, ...] = ()
     removed_node_names: tuple[str, ...] = ()
+    replaced_node_names: tuple[str, ...] = ()
     resumed_from_step: int | None = None
     lost_steps: int | None = None
     last_step: int | None = None
@@ -117,6 +126,7 @@ class Attempt:
     faults: tuple[Trouble, ...] = ()
     rounds: tuple[Round, ...] = ()
     decision: str = ""
+    not_in_place: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -496,6 +496,23 @@ def test_a_round_that_a_lost_pod_ended_says_that_the_pod_was_made_anew() -> None
     assert one.fault.action == "its pod was made anew"
 
 
+def test_a_round_that_hung_says_how_much_of_its_time_it_took_to_find_that() -> None:
+    of_hang = {**BOOKED, "reason": "Hang", "downSeconds": 63.1, "silentSeconds": 60.4}
+    story = explain(facts(job("Running", attempts=[BEGAN], rounds=[of_hang])))
+    (moment,) = (one for one in story.chain if one.what == "Hang")
+    assert moment.text.endswith("3 steps and 63.1 s lost, 60 s of it until the hang was found")
+    of_hang = {"round": 1, "code": 83, "step": 143, "silentSeconds": 60.4}
+    lines = (ROUND_LINES[0], {**ROUND_LINES[1], "data": of_hang}, ROUND_LINES[2])
+    assert explain(facts(None, output=output(*lines))).attempts[0].rounds[0].silent_seconds == 60.4
+
+
+def test_that_nothing_goes_on_is_told_before_it_is_a_hang() -> None:
+    silent = {"step": 143, "silentSeconds": 45, "hangAfterSeconds": 60}
+    story = explain(facts(job("Running", attempts=[BEGAN], progress=silent)))
+    assert story.now.details == ("no progress for 45 s: after 60 s the ranks count as hung",)
+    assert explain(facts(job("Recovering", attempts=[BEGAN], progress=silent))).now.details == ()
+
+
 ANEW = {**BOOKED, "rung": "ReplacePod"}
 
 
@@ -509,6 +526,32 @@ def test_what_a_pod_left_that_was_made_anew_is_told_of_its_round_and_not_as_what
     assert (explain(known).now.cause, explain(known).attempts[0].faults) == ("Training", ())
     again = explain(facts(known.job, output=output(*first, left("14:20:00"))))
     assert [one.time for one in again.attempts[0].faults] == ["2026-11-23T14:20:00Z"], "the new one has failed, too"
+
+
+def test_a_history_alone_says_of_a_lost_pod_what_the_status_did() -> None:
+    moved = {"nodes": {"1": "node-9"}}
+    lines = (
+        ROUND_LINES[0],
+        line("GangComplete", rank=0, time="14:00:01", data={"nodes": {"0": "node-1", "1": "node-2"}}),
+        line("Fault", rank=1, node="node-2", time="14:02:58", reason="Application", message=KILLED,
+             data={"code": 137, "detectedAt": "2026-11-23T14:02:58Z"}),
+        line("GangComplete", rank=0, time="14:02:59", data=moved),
+        {**ROUND_LINES[1], "data": {**ROUND_LINES[1]["data"], "lostPod": True}},
+        ROUND_LINES[2],
+    )  # fmt: skip
+    (one,) = explain(facts(None, output=output(*lines))).attempts
+    assert one.faults == ()
+    (ended,) = one.rounds
+    assert (ended.replaced, ended.fault.action, ended.fault.node) == (True, "its pod was made anew", "node-2")
+    assert (one.node_names, one.replaced_node_names) == (("node-1", "node-9"), ("node-2",))
+    began = {**BEGAN, "nodeNames": ["node-1", "node-9"], "replacedNodeNames": ["node-2"]}
+    (of_status,) = explain(facts(job("Running", attempts=[began], rounds=[ANEW]))).attempts
+    assert (of_status.node_names, of_status.replaced_node_names) == (one.node_names, one.replaced_node_names)
+    stepped = {**began, "stageMilliseconds": {"firstStep": 1000}}
+    chain = explain(facts(job("Running", attempts=[stepped], rounds=[ANEW]))).chain
+    assert [one.text for one in chain if one.what == "Training"] == [
+        "attempt 1 trains on node-1, node-9, earlier on node-2 (first step 1.0 s)"
+    ]
 
 
 def test_a_pod_that_was_made_anew_is_named_by_its_number_within_the_gang() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pages import Page, hung
@@ -125,6 +126,36 @@ def test_a_round_that_ended_has_a_mark_that_leads_to_its_row_and_of_many_the_new
     assert rows == [mark.lstrip("#") for mark in reversed(marks)]
     assert "ranks started anew in their pods from step 140: 3 steps and 2.6 s lost" in table.text
     assert "and 20 earlier rounds of this attempt" in table.text
+
+
+def test_the_time_between_rounds_and_a_lost_pod_s_old_node_are_drawn_and_told_with_the_attempt() -> None:
+    def ended(minute: int, **more: Any) -> Round:
+        time = f"2026-11-23T11:{minute:02d}:00Z"
+        fault = Trouble(cause="Hang", message="no step", time=time, attempt=1, rank=1, node="node-2")
+        return Round(number=minute, fault=fault, resumed_from_step=140, **more)
+
+    attempt = Attempt(
+        number=1,
+        start_time="2026-11-23T11:00:00Z",
+        first_step_time="2026-11-23T11:01:00Z",
+        end_time="2026-11-23T11:40:00Z",
+        places=(Place(rank=0, node="node-1"), Place(rank=1, node="node-9")),
+        node_names=("node-1", "node-9"),
+        replaced_node_names=("node-2",),
+        rounds=(
+            ended(10, lost_steps=3, down_seconds=120.0, silent_seconds=60.0),
+            ended(20, lost_steps=5, down_seconds=240.0, replaced=True),
+        ),
+    )
+    told = story(attempts=(attempt,))
+    drawn = Page(timeline(told))
+    down = [
+        (one["x"], one["width"]) for one in drawn.all("rect") if one.get("class") == "start" and one.get("rx") is None
+    ]
+    assert down == [("0%", "2.5%"), ("22.5%", "5%"), ("50%", "10%")]
+    assert "attempt 1, pod 1 on node-9, before on node-2, 40 min" in drawn.texts["title"]
+    assert "2 ended: 8 steps done again, 6 min down" in Page(tables.attempts(told)).text
+    assert "node-1, node-9; before: node-2" in Page(tables.attempts(told)).text
 
 
 def test_a_thousand_ranks_in_twenty_attempts_are_a_bounded_page() -> None:

@@ -42,6 +42,12 @@ def logs(
     attempt: Annotated[
         int | None, typer.Option("--attempt", min=1, help="Of this attempt (default: the newest).")
     ] = None,
+    incarnation: Annotated[
+        int | None,
+        typer.Option(
+            "--incarnation", min=1, help="Of pods made anew within an attempt: 1 the first, 2 the next (default: all)."
+        ),
+    ] = None,
     previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the attempt before the newest.")] = False,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only of the last 30s, 5m, 2h or 1d.")
@@ -77,11 +83,26 @@ def logs(
         from oarlock.kept_logs import read  # noqa: PLC0415 - --help needs none of it
         from oarlock.logs import Wanted  # noqa: PLC0415
 
-        wanted = Wanted(rank=rank, attempt=attempt, previous=previous, since=_since(since), tail=tail, grep=grep)
+        wanted = Wanted(
+            rank=rank,
+            attempt=attempt,
+            incarnation=incarnation,
+            previous=previous,
+            since=_since(since),
+            tail=tail,
+            grep=grep,
+        )
         lines = read(str(path), wanted)
     else:
         lines = client.job(name).logs(
-            follow=follow, rank=rank, attempt=attempt, previous=previous, since=_since(since), tail=tail, grep=grep
+            follow=follow,
+            rank=rank,
+            attempt=attempt,
+            incarnation=incarnation,
+            previous=previous,
+            since=_since(since),
+            tail=tail,
+            grep=grep,
         )
     print_logs(lines, as_json=output != "text")
 
@@ -112,7 +133,8 @@ def _told(line: "LogLine", *, for_people: bool) -> str:
     from oarlock.readable_log import readable  # noqa: PLC0415 - --help needs none of it
 
     found = readable(line)
-    who = f"attempt {line.attempt}, pod {line.rank}:"
+    anew = f"-i{line.incarnation}" if line.incarnation > 1 else ""
+    who = f"attempt {line.attempt}, pod {line.rank}{anew}:"
     time = f"{found.time[:19]}Z" if found.time else ""
     if for_people:
         time = found.clock

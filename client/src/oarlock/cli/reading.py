@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from oarlock.cli.verb import Name, Output, verb
 from oarlock.in_words import kind
 from oarlock.parts import objects, part
 from oarlock.patience import patient
-from oarlock.rows import JobRow, job_row
+from oarlock.rows import JobRow, job_row, ready
 from oarlock.terminal import escaped
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def _of(done: int | None, all_: int | None) -> str | None:
 JOBS: tuple[Column, ...] = (
     ("NAME", lambda row: row.name),
     ("PHASE", lambda row: "Deleting" if row.deleting else row.phase),
-    ("NODES", lambda row: _of(row.ready_nodes, row.nodes)),
+    ("NODES", ready),
     ("STEP", lambda row: _of(row.step, row.total_steps)),
     ("S/STEP", lambda row: row.seconds_per_step),
     ("ETA", lambda row: duration(row.eta_seconds)),
@@ -199,11 +200,13 @@ def _describe(manifest: dict[str, Any], *, wide: bool) -> None:
         ("Phase", row.phase + (f" ({row.reason})" if row.reason not in {None, row.phase} else "")),
         ("Message", row.message),
         ("Nodes", f"{_of(row.ready_nodes, row.nodes)} ready, {row.gpus or 0} GPUs"),
+        ("Spares", f"{_of(row.ready_spares, row.spares)} ready" if row.spares else None),
         ("Step", _of(row.step, row.total_steps)),
         ("Loss", row.loss),
         ("Seconds per step", row.seconds_per_step),
         ("ETA", duration(row.eta_seconds)),
         ("Checkpoint", part(status, "latestCheckpoint").get("path")),
+        ("In memory", _in_memory(part(status, "memory"))),
         ("Output", part(status, "output").get("path")),
         ("Restarts", row.restarts),
         ("Last fault", row.last_fault),
@@ -237,6 +240,14 @@ def _describe(manifest: dict[str, Any], *, wide: bool) -> None:
         say("")
         keys = ("type", "status", "reason", "message")
         table([key.upper() for key in keys], [[one.get(key) for key in keys] for one in conditions])
+
+
+def _in_memory(held: Mapping[str, Any]) -> str | None:
+    if not held:
+        return None
+    copied = {"True": ", copied", "False": ", not copied"}.get(str(held.get("copied")), "")
+    past = _ago(held.get("saveTime"))
+    return f"step {held.get('step')}{f', {past}' if past else ''}{copied}"
 
 
 def _ago(time: object) -> str | None:

@@ -17,7 +17,7 @@ from oarlock.explain import faults, words
 from oarlock.explain.advice import advice, job_of
 from oarlock.explain.causes import OF_CLASS, Cause, Part, named
 from oarlock.explain.pods import Pod
-from oarlock.explain.rounds import rounds
+from oarlock.explain.rounds import GROW, rounds
 from oarlock.facts.model import Facts, Object
 from oarlock.parts import objects, part, texts
 from oarlock.story import Attempt, Evidence, Place, Round, Stage, Trouble
@@ -73,7 +73,8 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
     reports = _reports(facts, lines)
     numbers = {*records, *(pod.attempt for pod in pods), *(report.attempt for report in reports)}
     numbers |= {number for line in lines.all if (number := integer(line.get("attempt")))}
-    of_last_fault = _attempt_of(part(status, "lastFault"), records, booked)
+    trains = status.get("phase") == "Running" and not part(status, "recovery").get("stage")
+    of_last_fault = _attempt_of(part(status, "lastFault"), records, booked, trains=trains)
     told = _told(facts)
     found = []
     for number in sorted(numbers - {0}):
@@ -96,10 +97,15 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
         one = _attempt(record, number=number, pods=own, lines=lines.at(number), places=places, troubles=tuple(troubles))
         # What ended the attempt after all is told as its fault.
         own_faults = {(fault.time, fault.rank) for fault in troubles}
-        found.append(
-            replace(one, rounds=tuple(each for each in ended if (each.fault.time, each.fault.rank) not in own_faults))
-        )
+        ended = tuple(each for each in ended if (each.fault.time, each.fault.rank) not in own_faults)
+        found.append(replace(one, rounds=ended, replaced_node_names=_replaced(record, one, ended)))
     return tuple(_by_one_name(found))
+
+
+def _replaced(record: Object, one: Attempt, ended: Iterable[Round]) -> tuple[str, ...]:
+    """Nodes that lost pods were on, and the attempt is on no more."""
+    names = texts(record, "replacedNodeNames") or [each.fault.node for each in ended if each.replaced]
+    return tuple(dict.fromkeys(name for name in names if name and name not in one.node_names))
 
 
 def _was_replaced(trouble: Trouble, ended: Iterable[Round]) -> bool:
@@ -152,6 +158,7 @@ def _attempt(
         stages=_stages(record, lines),
         faults=troubles,
         decision=_decision(lines),
+        not_in_place=text(record.get("notInPlace"), 1024) or text(part(decided, "data").get("notInPlace"), 1024),
     )
 
 
@@ -194,14 +201,16 @@ def _decision(lines: Sequence[Object]) -> str:
 
 def _places(pods: Sequence[Pod], lines: Sequence[Object], record: Object) -> tuple[Place, ...]:
     """Rank -> node, from the pods, else from the history, else, of one node, from the status."""
-    where = {pod.rank: pod.node for pod in pods if pod.node}
+    where: dict[int, str] = {}
+    gang: dict[int, str] = {}
     for line in lines:
         if line.get("type") == "GangComplete":
             told = part(part(line, "data"), "nodes")
             ranks = {int(rank): text(node, 253) for rank, node in told.items() if len(rank) < 8 and rank.isdecimal()}
-            where = {**ranks, **where}
+            gang |= ranks  # a pod that was made anew is on another node than the one before it
         elif (rank := integer(line.get("rank"))) is not None and (node := text(line.get("node"), 253)):
             where.setdefault(rank, node)
+    where |= gang | {pod.rank: pod.node for pod in pods if pod.node}
     names = texts(record, "nodeNames")
     if not where and len(names) == 1:
         where = {0: names[0]}
@@ -276,7 +285,7 @@ def _of_line(line: Object, rank: int | None, node: str, job: str) -> Trouble:
     )
 
 
-def _attempt_of(fault: Object, records: Mapping[int, Object], rounds: Sequence[Object]) -> int | None:
+def _attempt_of(fault: Object, records: Mapping[int, Object], rounds: Sequence[Object], *, trains: bool) -> int | None:
     """Which attempt status.lastFault ended: the last that had ended, or is to end, and had begun before it.
 
     None where it ended a round only, and the attempt goes on.
@@ -288,6 +297,8 @@ def _attempt_of(fault: Object, records: Mapping[int, Object], rounds: Sequence[O
     if number is not None and number in records:
         return number if records[number].get("endReason") else None
     ended = [number for number, record in records.items() if record.get("endReason")]
+    if not ended and trains:
+        return None  # of a pod that the round does without, or that was made anew since
     time = text(fault.get("time"), 40)
     before = [number for number in ended if text(records[number].get("startTime"), 40)[:19] <= time[:19]]
     return max(before or ended, default=max(records, default=None))
@@ -358,6 +369,6 @@ def last_trouble(found: Iterable[Attempt]) -> Trouble | None:
     for one in reversed(tuple(found)):
         if one.faults:
             return one.faults[0]
-        if one.rounds:
-            return one.rounds[-1].fault
+        if ended := [each.fault for each in one.rounds if each.rung != GROW]:
+            return ended[-1]
     return None

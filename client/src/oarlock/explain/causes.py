@@ -58,8 +58,9 @@ class Cause(StrEnum):
     POD_REPLACED = (
         "PodReplaced",
         Part.WELL,
-        "a lost pod is made anew by itself, and the others of its attempt stand by",
+        "a lost pod is made anew by itself, and the others of its attempt stand by or train on",
     )
+    MORE_NODES = "MoreNodes", Part.WELL, "a gang of fewer nodes saved, and goes on with more"
     RESUMED_FROM_CHECKPOINT = "ResumedFromCheckpoint", Part.WELL, "it went on from a checkpoint that the output held"
     RESUMED = "Resumed", Part.WELL, "the first attempt after a suspension"
     NODE_RETURNED = "NodeReturned", Part.WELL, "a node may be used again, and the waiting pods are made anew for it"
@@ -559,6 +560,18 @@ class Cause(StrEnum):
         "the last copy to checkpoint.upload failed; the next one is tried anew",
         "Look at the store's rights, quota and address.",
     )
+    MEMORY_OFF = (
+        "MemoryOff",
+        Part.DEGRADED,
+        "recovery.memory is on, and no state is kept in memory: ranks that start anew go on from the newest checkpoint",
+        "Do as the message says: often it lacks memory (spec.pod.sharedMemory). A new attempt tries it again.",
+    )
+    MEMORY_NOT_COPIED = (
+        "MemoryNotCopied",
+        Part.DEGRADED,
+        "nodes do not get each other's state in memory in time: where one is lost, training goes back to a checkpoint",
+        "Look in the pods' logs for 'is not copied just now'. Let the pods reach each other at spec.pod.ports.status.",
+    )
     SLOW_RANK = (
         "SlowRank",
         Part.DEGRADED,
@@ -585,6 +598,21 @@ class Cause(StrEnum):
         Part.DEGRADED,
         "nobody watches a pod's GPUs: a fault shows only in what the program does",
         "See docs/runbooks/gpu-unmonitored.md.",
+    )
+    FEWER_NODES = (
+        "FewerNodes",
+        Part.DEGRADED,
+        "the gang trains on fewer nodes than spec.nodes: a step takes longer, and the training is the same",
+        (
+            "Nothing: it takes more nodes as soon as the pods of the message have one. "
+            "Make room for them (under Coscheduling and Volcano for all of them), or mend a node."
+        ),
+    )
+    SPARES_LACKING = (
+        "SparesLacking",
+        Part.DEGRADED,
+        "spares that the job asks for are not there, or have no effect here: the next lost pod is waited for",
+        "The message says why: give the spares room, or have the job placed by a gang system that takes single pods back.",
     )
     GRACE_TOO_SHORT = (
         "GraceTooShort",

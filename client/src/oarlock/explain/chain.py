@@ -18,7 +18,7 @@ from oarlock_api.contract.wire import number, text
 _TOLD = {"Suspending", "Suspended", "NodeReturned", "NodeMarked", "CordonRefused", "CordonFailed", "CordonDryRun"} | {
     "PodForceDeleted", "PodNotStopping", "PlacementTimeout", "SlowNetwork", "NonFiniteLoss", "GPUWarning", "SlowRank",
     "CheckpointStorageFull", "CheckpointNotCopied", "GPUUnmonitored", "KeyRefused", "StatusSilent", "NodeNotReady",
-    "GraceTooShort", "RequestNotServed",
+    "GraceTooShort", "SparesLacking", "FewerNodes", "RequestNotServed", "MemoryOff", "MemoryNotCopied",
 }  # fmt: skip
 """Events of the job that are no attempt's beginning or end, and are told as they are."""
 _LINES = {"Degraded", "SlowRank", "Drill", "Check", "Note", "Stacks"}
@@ -67,6 +67,7 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
             f"{in_words.stage(stage.name)} {_seconds(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05
         )
         where = f" on {some(one.node_names)}" if one.node_names else ""
+        where += f", earlier on {some(one.replaced_node_names)}" if one.replaced_node_names else ""
         resumed = f" from step {one.resumed_from_step:,}" if one.resumed_from_step else ""
         lost = f", {one.lost_steps:,} steps are done again" if one.lost_steps else ""
         yield Moment(
@@ -89,10 +90,11 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
         fault = one.faults[0]
         others = "1 other pod" if fault.victims == 1 else f"{fault.victims} other pods"
         victims = f"; {others} ended because of it" if fault.victims else ""
+        anew = f"; all pods were made anew: {one.not_in_place}" if one.not_in_place else ""
         yield Moment(
             time=fault.time or one.end_time,
             what=fault.cause,
-            text=f"{where_of(fault)}{fault.message}{victims}",
+            text=f"{where_of(fault)}{fault.message}{victims}{anew}",
             attempt=one.number,
             rank=fault.rank,
             node=fault.node,

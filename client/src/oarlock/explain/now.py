@@ -13,8 +13,10 @@ from oarlock.clock import when
 from oarlock.explain import out_of_service, scheduler, words
 from oarlock.explain.advice import advice, job_of
 from oarlock.explain.causes import Cause, named
+from oarlock.explain.memory import in_memory
 from oarlock.explain.pods import Pod
 from oarlock.explain.some_names import some
+from oarlock.explain.standby import standing_by
 from oarlock.facts.model import Facts, Object
 from oarlock.in_words import BUSY_WITH
 from oarlock.parts import objects, part, texts
@@ -33,14 +35,18 @@ _NOTHING = "Nothing:"
 
 
 class Situation:
-    """A living job, and what its parts say. `pods` are those of the current attempt."""
+    """A living job, and what its parts say. `pods` are those of the current attempt that its round needs."""
 
     def __init__(self, facts: Facts, pods: Sequence[Pod]) -> None:
         self.facts = facts
         self.job: Object = facts.job or {}
         self.status: Object = part(self.job, "status")
         self.attempt = integer(self.status.get("attempt")) or 0
-        self.pods = [pod for pod in pods if pod.attempt == self.attempt and pod.ending is None]
+        told = self.status.get("standby")
+        # What one lacks that stands by while the others train is told by a condition.
+        idle = told if isinstance(told, list) and self.status.get("phase") == "Running" else ()
+        living = (pod for pod in pods if pod.attempt == self.attempt and pod.ending is None)
+        self.pods = [pod for pod in living if pod.rank not in idle]
         self.nodes = sorted(
             {text(part(node, "metadata").get("name"), 253) for node in facts.nodes}
             | {pod.node for pod in pods}
@@ -321,7 +327,12 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         phase=phase,
         cause=cause,
         message=message or cause.meaning,
-        details=(*_stage(s, phase), *(trouble.details if trouble and message == trouble.message else ())),
+        details=(
+            *_stage(s, phase),
+            *([silence] if phase == "Running" and (silence := _silence(s)) else []),
+            *(said for said in (standing_by(s.job), in_memory(s.job, now=s.facts.time)) if said),
+            *(trouble.details if trouble and message == trouble.message else ()),
+        ),
         next=" ".join(dict.fromkeys(to_do)),
         node=node,
         rank=trouble.rank if trouble else None,
@@ -339,6 +350,15 @@ def _stage(s: Situation, phase: str) -> tuple[str, ...]:
     if not words:
         return ()
     return (f"now {words}{f', since {since} UTC' if since else ''}", *map(_anew, objects(recovery, "replacing")))
+
+
+def _silence(s: Situation) -> str:
+    """That nothing goes on, before it counts as a hang."""
+    progress = part(s.status, "progress")
+    silent, allowed = integer(progress.get("silentSeconds")), integer(progress.get("hangAfterSeconds"))
+    if silent is None or allowed is None:
+        return ""
+    return f"no progress for {silent} s: after {allowed} s the ranks count as hung"
 
 
 def _anew(told: Object) -> str:

@@ -17,8 +17,9 @@ from oarlock.story import Evidence, Round, Trouble
 from oarlock_api.contract.exit_codes import ExitCode, failure_class
 from oarlock_api.contract.wire import integer, number, text
 
-REPLACE_POD = "ReplacePod"
-"""The API's Rung; its models are not imported here."""
+GROW, SHRINK, TAKE_SPARE, REPLACE_POD = "Grow", "Shrink", "TakeSpare", "ReplacePod"
+"""Of the API's Rung; its models are not imported here."""
+_OF_LOST_PODS = (SHRINK, TAKE_SPARE, REPLACE_POD)
 MOST = 100
 """Of one attempt: the newest."""
 
@@ -44,7 +45,7 @@ def rounds(
         reached = integer(ended.get("step"))
         lost = max(0, reached - step) if step is not None and reached is not None else None
         fault = _booked(row, job) if row else _told(told[known], where, job)
-        down = number(row.get("downSeconds"))
+        down, silent = number(row.get("downSeconds")), number(row.get("silentSeconds"))
         found.append(
             Round(
                 number=known,
@@ -52,7 +53,10 @@ def rounds(
                 resumed_from_step=step,
                 lost_steps=_first(row.get("lostSteps"), lost),
                 down_seconds=number(resumed.get("downSeconds")) if down is None else down,
-                replaced=row.get("rung") == REPLACE_POD,
+                silent_seconds=number(ended.get("silentSeconds")) if silent is None else silent,
+                replaced=row.get("rung") in _OF_LOST_PODS or ended.get("lostPod") is True,
+                rung=text(row.get("rung"), 64),
+                nodes=integer(row.get("nodeCount")),
             )
         )
     return tuple(found)
@@ -63,8 +67,14 @@ def went_on(one: Round) -> str:
     where = f" from step {one.resumed_from_step:,}" if one.resumed_from_step is not None else ""
     lost = [_steps(one.lost_steps)] if one.lost_steps else []
     lost += [f"{one.down_seconds:.1f} s"] if one.down_seconds is not None else []
+    found = f", {one.silent_seconds:.0f} s of it until the hang was found" if one.silent_seconds else ""
     how = "its pod was made anew, and all ranks started" if one.replaced else "ranks started anew in their pods"
-    return how + where + (f": {' and '.join(lost)} lost" if lost else "")
+    how = {
+        GROW: f"all ranks started on {one.nodes or 'more'} nodes",
+        SHRINK: f"ranks started without its pod on {one.nodes or 'fewer'} nodes",
+        TAKE_SPARE: "a spare took its place, and all ranks started",
+    }.get(one.rung, how)
+    return how + where + (f": {' and '.join(lost)} lost{found}" if lost else "")
 
 
 def _steps(count: int) -> str:
@@ -98,6 +108,7 @@ def _trouble(
     told: Object, *, reason: Cause | None, code: int | None, time: str, node: str, source: str, job: str
 ) -> Trouble:
     kind, attempt = failure_class(code or 1), integer(told.get("attempt"))
+    replaced = told.get("rung") in _OF_LOST_PODS or part(told, "data").get("lostPod") is True
     said = text(told.get("message"), 1024)
     known = reason or OF_CLASS[kind]
     if known is Cause.GPU_FAULT and code == ExitCode.RESTART_PROCESS:
@@ -112,7 +123,7 @@ def _trouble(
         node=node,
         fault_class=kind.value,
         exit_code=code,
-        action="its pod was made anew" if told.get("rung") == REPLACE_POD else "ranks started again in their pods",
+        action="its pod was made anew" if replaced else "ranks started again in their pods",
         evidence=(Evidence(source=source, text=said, time=time),) if said else (),
         next=advice(cause, job=job, nodes=(node,), attempt=attempt),
     )

@@ -38,12 +38,27 @@ def bars(lane: Lane, x: Scale, top: int) -> Iterator[Html]:
         if end > begin or style == "start":
             wide = share(max(x(end) - x(begin), THINNEST))
             yield element("rect", x=share(x(begin)), y=rows, width=wide, height=tall, class_=style)
+    for begin, end in between_rounds(lane):
+        wide = share(max(x(end) - x(begin), THINNEST))
+        yield element("rect", x=share(x(begin)), y=rows, width=wide, height=tall, class_="start")
     where = {place.rank: place.node for place in lane.attempt.places}
     wide = share(max(x(lane.end) - x(lane.begin), THINNEST))
     for row in range(lane.rows):
         told = element("title", _about(lane, row, where))
         at = rows + row * lane.height
         yield element("rect", told, x=share(x(lane.begin)), y=at, width=wide, height=lane.height, class_="rank")
+
+
+def between_rounds(lane: Lane) -> Iterator[tuple[float, float]]:
+    """From when to when it did not train, after a round's end: until now where the next one has made no step yet."""
+    newest = lane.attempt.rounds[-MOST_ROUNDS:]
+    for one in newest:
+        found = instant(one.fault.time)
+        if found is None or (one.down_seconds is None and (one is not newest[-1] or not lane.open)):
+            continue
+        begin = found - (one.silent_seconds or 0.0)
+        end = lane.end if one.down_seconds is None else begin + one.down_seconds
+        yield max(begin, lane.begin), min(max(end, lane.begin), lane.end)
 
 
 def stages(lane: Lane) -> list[tuple[Stage, float, float]]:
@@ -95,8 +110,10 @@ def happenings(lane: Lane, x: Scale, top: int, cordons: Sequence[Cordon]) -> Ite
 def _about(lane: Lane, row: int, where: Mapping[int, str]) -> str:
     ranks = lane.ranks_of(row)
     nodes = list(dict.fromkeys(node for rank in ranks if (node := where.get(rank))))
+    left = {one.fault.node for one in lane.attempt.rounds if one.replaced and one.fault.rank in ranks} - {"", *nodes}
     name = f"pod {ranks[0]}" if len(ranks) == 1 else f"pods {ranks[0]} to {ranks[-1]}"
     on = f" on {some(nodes, 4)}" if nodes else ""
+    on += f", before on {some(sorted(left), 4)}" if left else ""
     return f"attempt {lane.attempt.number}, {name}{on}, {duration(lane.end - lane.begin)}"
 
 

@@ -24,7 +24,7 @@ FIRST_MOMENTS, LAST_MOMENTS = 20, 180
 _LONGEST = 1500
 ATTEMPT_COLUMNS = (
     "Attempt", "Started (UTC)", "Why it started", "First step", "Ended", "Why it ended", "From step", "Steps done again",
-    "Nodes", "Decision",
+    "Rounds", "Nodes", "Decision",
 )  # fmt: skip
 """`oarlock get` has some of them, by the same names."""
 _FAULT = ("Attempt", "Time (UTC)", "Cause", "Where", "What was seen")
@@ -51,12 +51,21 @@ def _attempt(one: Attempt, links: Links) -> list[Child]:
     first = element("span", at(one.first_step_time), title=stages) if stages else at(one.first_step_time)
     ended = one.end_reason or DASH
     nodes = some(one.node_names or [place.node for place in one.places])
+    nodes += f"; before: {some(one.replaced_node_names)}" if one.replaced_node_names else ""
     number = _logged(str(one.number), f"attempt {one.number}", links.log(one.number))
     return [
         number, at(one.start_time), cut(one.reason, 200) or DASH, first, at(one.end_time), cut(ended, 200),
-        whole(one.resumed_from_step), whole(one.lost_steps), links.said(cut(nodes, 600)),
+        whole(one.resumed_from_step), whole(one.lost_steps), _ended_rounds(one), links.said(cut(nodes, 600)),
         links.said(cut(one.decision, 600)) or DASH,
     ]  # fmt: skip
+
+
+def _ended_rounds(one: Attempt) -> str:
+    """How many ended within it, and what that cost."""
+    if not one.rounds:
+        return DASH
+    steps, down = sum(each.lost_steps or 0 for each in one.rounds), sum(each.down_seconds or 0 for each in one.rounds)
+    return f"{len(one.rounds)} ended: {whole(steps)} steps done again, {duration(down)} down"
 
 
 def _earlier(story: Story) -> Html | None:
@@ -118,11 +127,13 @@ def _root(attempt: Attempt, fault: Trouble, links: Links) -> list[Child]:
         if one.text != fault.message
     ]
     next_ = links.advice(cut(fault.next, 600), attempt=attempt.number, beside=fault.node)
+    of_attempt = attempt.not_in_place if fault in attempt.faults else ""
+    done = "; all pods were made anew: ".join(filter(None, (fault.action, of_attempt)))
     told = element(
         "div",
         element("p", cut(fault.message, _LONGEST)),
         element("ul", *evidence, class_="evidence") if evidence else None,
-        element("p", element("span", "Done: ", class_="dim"), cut(fault.action, 300)) if fault.action else None,
+        element("p", element("span", "Done: ", class_="dim"), cut(done, 600)) if done else None,
         element("p", element("span", "Next: ", class_="dim"), next_) if fault.next else None,
     )
     return [

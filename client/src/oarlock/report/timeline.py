@@ -134,7 +134,7 @@ def _start(lane: Lane) -> Html | None:
 def _legend(shown: Sequence[Lane], links: Links) -> Html:
     names = (
         ("wait", "waits for a place"), ("stage", links.word("stage", "stages of the start")),
-        ("start", "before the first step"),
+        ("start", "before the first step, and between rounds"),
         ("train", "trains"), ("fault", "fault"), ("victim", links.word("victim", "lost a peer, or left when told")),
         ("decision", "end and decision"), ("cordon", links.word("cordon", "node cordoned")),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 
 from oarlock.report.markup import Child, Html, cut, element, joined, with_code
 from oarlock.report.words import DASH, duration, figure, whole
-from oarlock.rows import JobRow
+from oarlock.rows import JobRow, ready
 from oarlock.web.ask import Region, View
 from oarlock.web.drawn.sparkline import sparkline
 from oarlock.web.drawn.words import phase_badge, time_ago
@@ -113,7 +113,7 @@ def _row(row: JobRow, losses: tuple[float, ...], *, everywhere: bool) -> Html:
         _progress(row),
         loss,
         figure(row.seconds_per_step),
-        DASH if row.nodes is None else f"{row.ready_nodes or 0}/{row.nodes}",
+        ready(row) or DASH,
         whole(row.restarts or 0),
         cut(row.last_fault, MOST_FAULT) if row.last_fault else DASH,
         time_ago(row.created),

@@ -60,7 +60,7 @@ def draw(ask: Ask) -> View:
     namespace, name = ask.name("namespace"), ask.name("name")
     cluster = ask.cluster  # what is drawn comes of this caller's own requests: nobody else is given it
     known = known_job(ask)
-    nodes = known.row.nodes or 0
+    nodes = (known.row.nodes or 0) + (known.row.spares or 0)
     pods, words = parse_pods(ask.query("pods") or ask.query("ranks"), nodes=nodes)
     attempt, kept = _attempt(ask.query("attempt")), ask.query("kept")
     output: JobOutput | None = None
