@@ -1,6 +1,6 @@
 """Fault -> training again, stage by stage and fault by fault, in a two-node job on three local nodes, several times each.
 
-    .venv/bin/python bench/recovery.py [--runs 3] [--faults NAME ...]
+    .venv/bin/python bench/recovery.py [--runs 3] [--faults NAME ...] [--results FILE]
 
 The job is examples/trainingjob.yaml with real DeepSpeed ranks on the CPU, GPUs and their driver are pretended. Each run is
 a job of its own, on whole nodes. Prints a table for each fault and writes bench/results/recovery.json. Two cores run four
@@ -8,8 +8,11 @@ ranks, a control plane and three nodes: figures of one machine.
 
 Columns: the stages that the job's own status tells, and by this machine's clock, from the moment that the fault is done:
 `report` until the agent's verdict (of the pod that was hit, by its own report), `cordon` until the node is cordoned, `wall`
-until the trainer has written the first new step. Of a hang, `verdict` is until the first agent has found it, and `wall`
-counts from there.
+until the trainer has written the first new step. Of a hang, `verdict` is until the first agent has found it, of a node that
+is switched off until the cluster calls it NotReady, and `wall` counts from there; where a gang goes on without that pod, from
+the fault. `lost` are steps that were done again.
+
+Where a pod was made anew: see pod_stages.py. `attempt` is the last one: 1 where the others kept their pods.
 """
 
 from __future__ import annotations
@@ -20,15 +23,15 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+import pod_stages  # noqa: E402
+from recovery_faults import FAULTS, Fault  # noqa: E402
 from tests.e2e.jobs import Jobs  # noqa: E402
 
 from oarlock_api.contract.exit_codes import ExitCode  # noqa: E402
@@ -36,76 +39,13 @@ from oarlock_local.api import ApiServer  # noqa: E402
 from oarlock_local.binaries import HELM  # noqa: E402
 from oarlock_local.build import built  # noqa: E402
 from oarlock_local.cluster import Cluster, running  # noqa: E402
-from oarlock_local.demo.crash import kill_rank  # noqa: E402
 from oarlock_local.demo.inputs import make_inputs  # noqa: E402
 from oarlock_local.demo.install import VALUES, install_operator  # noqa: E402
 from oarlock_local.demo.output import make_output  # noqa: E402
 from oarlock_local.launch import default_shares  # noqa: E402
 
 STAGES = ("detect", "decide", "drain", "schedule", "start", "firstStep")
-OURS = ("report", "cordon", "verdict", "wall")
-HANG_SECONDS = 10
-HIT = 1
-"""The node's rank whose pod is hit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """`do` hits a pod on a node; `cordons`: the node is to be cordoned for it. `recovery`: of the job's spec.
-
-    `hangs`: agents are to find it, once no step came for long.
-    """
-
-    words: str
-    do: Callable[[Jobs, str, str], None]
-    cordons: bool = False
-    recovery: dict[str, Any] = field(default_factory=dict)
-    hangs: bool = False
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the pods stay."""
-        return self.recovery.get("inPlace") == "Auto"
-
-
-def _gpu(**what: Any) -> Callable[[Jobs, str, str], None]:
-    return lambda jobs, _pod, node: jobs.cluster.fault("gpu", node, gpu=1, **what)
-
-
-FAULTS = {
-    "rank": Fault("a rank is killed", lambda jobs, pod, _node: kill_rank(jobs.cluster, pod, 3)),
-    "rank-in-place": Fault(
-        "a rank is killed, and all start anew in their pods",
-        lambda jobs, pod, _node: kill_rank(jobs.cluster, pod, 3),
-        recovery={"inPlace": "Auto"},
-    ),
-    "rank-from-memory": Fault(
-        "a rank is killed, and all start anew in their pods, from memory",
-        lambda jobs, pod, _node: kill_rank(jobs.cluster, pod, 3),
-        recovery={"inPlace": "Auto", "memory": {"everySteps": 1}},
-    ),
-    "hang": Fault(
-        "a rank is stopped, and found hanging",
-        lambda jobs, pod, _node: jobs.signal_rank(pod, 3, "STOP"),
-        recovery={"hangSeconds": HANG_SECONDS},
-        hangs=True,
-    ),
-    "hang-in-place": Fault(
-        "a rank is stopped, found hanging, and all start anew in their pods, from memory",
-        lambda jobs, pod, _node: jobs.signal_rank(pod, 3, "STOP"),
-        recovery={"hangSeconds": HANG_SECONDS, "inPlace": "Auto", "memory": {"everySteps": 1}},
-        hangs=True,
-    ),
-    "xid-79": Fault("a GPU falls off the bus (XID 79)", _gpu(xid=79), cordons=True),
-    "xid-94": Fault("a contained memory error (XID 94)", _gpu(xid=94)),
-    "action": Fault("the driver asks for a reset, without an XID", _gpu(recovery_action=1), cordons=True),
-    "lost": Fault("a GPU is lost, and no event tells", _gpu(lost=True), cordons=True),
-    "pod": Fault(
-        "a pod is deleted by force",
-        lambda jobs, pod, _node: jobs.cluster.kubectl("delete", "pod", pod, "--force", "--grace-period=0") and None,
-    ),
-    "eviction": Fault("a pod is evicted: it saves first", lambda jobs, pod, _node: jobs.evict(pod)),
-}
+OURS = ("report", "cordon", "verdict", *pod_stages.STAGES, "wall", "lost", "attempt")
 
 
 def main() -> None:
@@ -113,6 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--faults", nargs="*", choices=FAULTS, default=list(FAULTS))
+    parser.add_argument("--results", type=Path, default=ROOT / "bench/results/recovery.json")
     options = parser.parse_args()
     inputs, shares = make_inputs(), [*default_shares(), ROOT]
     with (
@@ -136,46 +77,79 @@ def main() -> None:
     _table("kubectl apply -> first step", starts)
     for name, runs in recoveries.items():
         _table(f"{FAULTS[name].words} -> training again", runs)
-    results = ROOT / "bench/results"
-    results.mkdir(exist_ok=True)
-    (results / "recovery.json").write_text(json.dumps({"starts": starts, "recoveries": recoveries}, indent=1) + "\n")
+    options.results.parent.mkdir(exist_ok=True)
+    options.results.write_text(json.dumps({"starts": starts, "recoveries": recoveries}, indent=1) + "\n")
 
 
 def _measure(jobs: Jobs, api: ApiServer, fault: Fault, name: str) -> tuple[dict[str, float], dict[str, float]]:
     """Start a job, hit it, wait until it trains again; seconds of both."""
     metrics = jobs.output / name / "metrics.jsonl"
     applied = time.monotonic()
-    jobs.apply(name, steps=100_000, every=20, recovery=fault.recovery)
+    jobs.apply(name, steps=100_000, every=20, pace=fault.pace, recovery=fault.recovery, **fault.spec)
     _wait_for_step(metrics, attempt=1)
     start = {"wall": time.monotonic() - applied}
-    jobs.wait(name, "a checkpoint", lambda status: "latestCheckpoint" in status)
-    pod = f"{name}-1-{HIT}"
+    spares = fault.spec.get("spares", 0)
+    ready = "a checkpoint, and its spares"
+    jobs.wait(name, ready, lambda s: "latestCheckpoint" in s and s["ranks"].get("spares", 0) == spares)
+    pod = f"{name}-1-{fault.rank}"
     node = api.get(f"/api/v1/namespaces/default/pods/{pod}")["spec"]["nodeName"]
-    hit, hit_at, before = time.monotonic(), time.time(), metrics.stat().st_size
-    fault.do(jobs, pod, node)
-    recovery: dict[str, float] = {}
+    with pod_stages.watching(jobs, api, name) as stages:
+        hit_at, before = time.time(), metrics.stat().st_size
+        fault.do(jobs, pod, node)
+        recovery = {what: at - hit_at for what, at in _found(jobs, api, fault, node, name)}
+        if fault.in_place:
+            _wait_for_start(metrics, before)
+        else:
+            _wait_for_step(metrics, attempt=2)
+        recovery["wall"] = time.time() - hit_at - recovery.get("verdict", 0.0)
+    if not fault.in_place:
+        report = jobs.output / name / f".oarlock/reports/1-{fault.rank}.json"
+        if report.exists():
+            recovery["report"] = _epoch(json.loads(report.read_text())["detectedAt"]) - hit_at
+        status = jobs.wait(name, "the stages", lambda s: "resumedFromStep" in s["attempts"][-1])
+        first, second = (attempt["stageMilliseconds"] for attempt in status["attempts"][:2])
+        start, recovery = start | _seconds(first), recovery | _seconds(second)
+    if fault.new_pod:
+        stages.read_logs(jobs, name)
+        recovery |= {stage: at - hit_at for stage, at in stages.at.items()}
+        recovery["attempt"] = jobs.status(name)["attempt"]
+    recovery["lost"] = _steps_again(metrics)
+    if fault.loses_node:
+        jobs.cluster.fault("start", node)
+        jobs.cluster.kubectl("wait", "--for=condition=Ready", "node", node, "--timeout=120s")
+    jobs.delete(name)
+    _mend(jobs.cluster, node)
+    return start, recovery
+
+
+def _found(jobs: Jobs, api: ApiServer, fault: Fault, node: str, name: str) -> Iterator[tuple[str, float]]:
+    """Wait for what is known of the fault before training goes on; when it was, in seconds since the epoch."""
     if fault.cordons:
         while not api.get(f"/api/v1/nodes/{node}")["spec"].get("unschedulable"):
             time.sleep(0.02)
-        recovery["cordon"] = time.monotonic() - hit
+        yield "cordon", time.time()
     if fault.hangs:
-        recovery["verdict"] = _verdict_at(jobs, name) - hit_at
-        hit += recovery["verdict"]
-    if fault.in_place:
-        _wait_for_start(metrics, before)
-        recovery["wall"] = time.monotonic() - hit
-        jobs.delete(name)
-        return start, recovery
-    _wait_for_step(metrics, attempt=2)
-    recovery["wall"] = time.monotonic() - hit
-    report = jobs.output / name / f".oarlock/reports/1-{HIT}.json"
-    if report.exists():
-        recovery["report"] = datetime.fromisoformat(json.loads(report.read_text())["detectedAt"]).timestamp() - hit_at
-    status = jobs.wait(name, "the stages", lambda s: "resumedFromStep" in s["attempts"][-1])
-    first, second = (attempt["stageMilliseconds"] for attempt in status["attempts"][:2])
-    jobs.delete(name)
-    _mend(jobs.cluster, node)
-    return start | _seconds(first), recovery | _seconds(second)
+        yield "verdict", _verdict_at(jobs, name)
+    if fault.loses_node and not fault.goes_on:
+        while _is_ready(api, node):
+            time.sleep(0.05)
+        yield "verdict", time.time()
+
+
+def _is_ready(api: ApiServer, node: str) -> bool:
+    conditions = api.get(f"/api/v1/nodes/{node}")["status"]["conditions"]
+    return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
+
+
+def _steps_again(metrics: Path) -> float:
+    """How many steps were done twice."""
+    whole = metrics.read_text().rpartition("\n")[0]
+    steps = [line["step"] for line in map(json.loads, whole.splitlines()) if "loss" in line]
+    return float(len(steps) - len(set(steps)))
+
+
+def _epoch(said: str) -> float:
+    return datetime.fromisoformat(said).timestamp()
 
 
 def _seconds(stages: dict[str, int]) -> dict[str, float]:
@@ -192,10 +166,10 @@ def _mend(cluster: Cluster, node: str) -> None:
 def _verdict_at(jobs: Jobs, name: str) -> float:
     """When an agent of the gang first said that its ranks hang; seconds since the epoch."""
     while True:
-        logs = (jobs.cluster.kubectl("logs", f"{name}-1-{rank}") for rank in (0, HIT))
+        logs = (jobs.cluster.kubectl("logs", f"{name}-1-{rank}") for rank in (0, 1))
         lines = [json.loads(line) for log in logs for line in log.splitlines() if f'"code": {ExitCode.HANG}' in line]
         if lines:
-            return min(datetime.fromisoformat(line["time"]).timestamp() for line in lines)
+            return min(_epoch(line["time"]) for line in lines)
         time.sleep(0.3)
 
 

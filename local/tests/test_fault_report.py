@@ -25,6 +25,8 @@ def test_a_fault_that_meets_no_gang_says_where_the_gangs_are() -> None:
     gang = [RunningPod("default/flux-1-1", "node-3"), RunningPod("default/flux-1-0", "node-2")]
     told = gangs_of("node-2", gang)
     assert told == "pods of gangs on node-2: default/flux-1-0; oarlock why -n default flux tells what becomes of it"
+    anew = gangs_of("node-4", [RunningPod("default/flux-1-2-i3", "node-4")])
+    assert anew == "pods of gangs on node-4: default/flux-1-2-i3; oarlock why -n default flux tells what becomes of it"
     apart = "no pod of a gang is on node-1; on other nodes: "
     assert gangs_of("node-1", gang) == f"{apart}default/flux-1-0 on node-2, default/flux-1-1 on node-3"
     assert gangs_of("node-1", []) == f"{apart}none"

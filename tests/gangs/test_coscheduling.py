@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.jobs import Jobs
 from tests.gangs.coscheduling import NAME
 from tests.gangs.held import holding, tell, wait_for_run, wait_until_gone
+from tests.gangs.lost_pods import goes_on, is_replaced, is_replaced_by_the_spare, losing_a_node, newest, training
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
@@ -37,3 +38,27 @@ def test_a_gang_that_does_not_fit_takes_no_node_gives_way_and_comes_in_whole_lat
     tell(jobs, "big", "done")
     assert jobs.wait_for_end("big")["phase"] == "Succeeded"
     wait_until_gone(jobs, "podgroups.scheduling.x-k8s.io", "running", "big")
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+@pytest.mark.usefixtures("coscheduling")
+def test_a_lost_pod_alone_is_made_anew_and_placed_beside_those_that_stand_by(jobs: Jobs, rank: int) -> None:
+    name = f"lost-{rank}"
+    with training(jobs, name, elsewhere=True, gang="Coscheduling", schedulerName=NAME):
+        is_replaced(jobs, name, rank)
+
+
+@pytest.mark.usefixtures("coscheduling")
+def test_the_pod_of_a_lost_node_is_made_anew_while_the_old_one_is_still_counted(jobs: Jobs) -> None:
+    with training(jobs, "cut", gang="Coscheduling", schedulerName=NAME):
+        before = newest(jobs, "cut")
+        with losing_a_node(jobs, "cut") as rank:
+            goes_on(jobs, "cut", rank, before=before)
+
+
+@pytest.mark.usefixtures("coscheduling")
+def test_a_spare_is_of_its_gang_s_group_and_so_is_the_pod_that_is_lost_and_made_anew_as_the_next_one(
+    jobs: Jobs,
+) -> None:
+    with training(jobs, "spared", gpus=1, spares=1, gang="Coscheduling", schedulerName=NAME):
+        is_replaced_by_the_spare(jobs, "spared")

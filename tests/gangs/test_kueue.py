@@ -9,16 +9,26 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.jobs import Jobs
 from tests.gangs.held import holding, tell, wait_for_phase, wait_for_run
+from tests.gangs.lost_pods import (
+    is_a_new_attempt,
+    is_replaced,
+    is_replaced_by_the_spare,
+    kill,
+    losing_a_node,
+    newest,
+    training,
+)
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
-QUEUE = {"queue": "small"}
+QUEUE: dict[str, Any] = {"queue": "small"}
 GATE = "kueue.x-k8s.io/admission"
 
 
@@ -63,10 +73,12 @@ def test_a_gang_waits_for_quota_and_comes_in_when_another_ends(queues: Jobs, hol
     wait_for_use(queues, 0)
 
 
+@pytest.mark.parametrize("in_place", ["Never", "Auto"])
 def test_who_is_preempted_saves_waits_and_goes_on_and_no_budget_is_charged(
-    queues: Jobs, hold: Callable[..., None]
+    queues: Jobs, hold: Callable[..., None], in_place: str
 ) -> None:
-    queues.apply("patient", steps=100_000, every=1000, gpusPerNode=1, scheduling=QUEUE)
+    recovery = {"inPlace": in_place}
+    queues.apply("patient", steps=100_000, every=1000, gpusPerNode=1, scheduling=QUEUE, recovery=recovery)
     try:
         queues.wait("patient", "its steps", lambda status: ((status.get("progress") or {}).get("step") or 0) > 0)
         hold("urgent", queuePriorityClassName="production")
@@ -99,6 +111,45 @@ def test_the_attempt_after_a_failure_gets_the_quota_of_the_one_that_failed(
     tell(queues, "clumsy", "done")
     assert queues.wait_for_end("clumsy")["phase"] == "Succeeded"
     wait_for_use(queues, 0)
+
+
+def workloads(jobs: Jobs) -> str:
+    """All Workloads, by their uids."""
+    return jobs.cluster.kubectl("get", "workloads", "-o", "jsonpath={.items[*].metadata.uid}")
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_lost_pod_alone_is_made_anew_in_the_workload_and_the_quota_of_its_gang_whoever_waits_for_that(
+    queues: Jobs, hold: Callable[..., None], rank: int
+) -> None:
+    name = f"lost-{rank}"
+    with training(queues, name, elsewhere=True, **QUEUE):
+        hold("waits", nodes=1)
+        wait_for_phase(queues, "waits", "Queued")
+        before = workloads(queues)
+        is_replaced(queues, name, rank)
+        assert (workloads(queues), gates(queues, name)) == (before, [])
+        assert queues.phase("waits") == "Queued"
+        queues.cluster.kubectl("wait", "--for=delete", f"pod/{name}-1-{rank}", "--timeout=60s")
+    wait_for_run(queues, "waits")
+
+
+def test_a_spare_is_of_its_gang_s_workload_and_so_is_the_pod_that_is_lost_and_made_anew_as_the_next_one(
+    queues: Jobs,
+) -> None:
+    with training(queues, "spared", gpus=1, spares=1, **QUEUE):
+        wait_for_use(queues, 3)
+        before = workloads(queues)
+        is_replaced_by_the_spare(queues, "spared")
+        assert (workloads(queues), gates(queues, "spared")) == (before, [])
+    wait_for_use(queues, 0)
+
+
+def test_the_pod_of_a_lost_node_never_fails_so_kueue_takes_none_in_its_place_and_all_are_made_anew(
+    queues: Jobs,
+) -> None:
+    with training(queues, "cut", **QUEUE), losing_a_node(queues, "cut"):
+        is_a_new_attempt(queues, "cut")
 
 
 def test_a_suspended_job_keeps_no_quota_and_no_place(queues: Jobs, hold: Callable[..., None]) -> None:
@@ -163,11 +214,17 @@ def test_the_example_is_let_in(queues: Jobs) -> None:
         queues.cluster.kubectl("delete", "-f", str(example), "--ignore-not-found", "--wait=false")
 
 
-def test_a_required_topology_is_kueues_to_keep(queues: Jobs, hold: Callable[..., None]) -> None:
-    racks = dict(zip(queues.cluster.nodes, ("a", "b", "b"), strict=True))
-    for node, rack in racks.items():
+def in_racks(jobs: Jobs, *racks: str) -> dict[str, str]:
+    """Put each node into one of these racks; node -> rack."""
+    placed = dict(zip(jobs.cluster.nodes, racks, strict=True))
+    for node, rack in placed.items():
         labels = (f"example.com/rack={rack}", "example.com/racked=true")
-        queues.cluster.kubectl("label", "node", node, "--overwrite", *labels)
+        jobs.cluster.kubectl("label", "node", node, "--overwrite", *labels)
+    return placed
+
+
+def test_a_required_topology_is_kueues_to_keep(queues: Jobs, hold: Callable[..., None]) -> None:
+    racks = in_racks(queues, "a", "b", "b")
     within_a_rack = {"queue": "racks", "topology": {"requiredKey": "example.com/rack"}}
     hold("wide", nodes=3, **within_a_rack)
     queues.wait("wide", "Kueue's words", lambda status: "topology" in (status.get("message") or ""))
@@ -175,3 +232,19 @@ def test_a_required_topology_is_kueues_to_keep(queues: Jobs, hold: Callable[...,
     hold("narrow", **within_a_rack)
     status = wait_for_run(queues, "narrow")
     assert [racks[node] for node in status["attempts"][0]["nodeNames"]] == ["b", "b"]
+
+
+def test_in_a_topology_of_racks_a_lost_pod_is_made_anew_on_another_node_of_its_rack(queues: Jobs) -> None:
+    in_racks(queues, "a", "a", "a")
+    with training(queues, "roams", elsewhere=True, queue="cabinets", topology={"requiredKey": "example.com/rack"}):
+        is_replaced(queues, "roams", 1)
+        assert newest(queues, "roams")[1]["spec"]["nodeSelector"]["example.com/rack"] == "a"
+
+
+def test_a_topology_down_to_nodes_ties_each_rank_to_its_own_and_its_lost_pod_is_a_new_attempt(queues: Jobs) -> None:
+    in_racks(queues, "a", "a", "a")
+    with training(queues, "tied", queue="racks", topology={"requiredKey": "example.com/rack"}):
+        pod = newest(queues, "tied")[1]["spec"]
+        assert pod["nodeSelector"]["kubernetes.io/hostname"] == pod["nodeName"]
+        kill(queues, "tied", 1)
+        is_a_new_attempt(queues, "tied")

@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from tests.e2e.jobs import Jobs
 from tests.gangs.held import holding, tell, wait_for_phase, wait_for_run, wait_until_gone
+from tests.gangs.lost_pods import (
+    goes_on,
+    is_replaced,
+    is_replaced_by_the_spare,
+    is_replaced_in_vain,
+    kill,
+    losing_a_node,
+    newest,
+    training,
+)
 from tests.gangs.volcano import ACTIONS, Volcano
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
-PLACE = {"gang": "Volcano", "queue": "small"}
+PLACE: dict[str, Any] = {"gang": "Volcano", "queue": "small"}
 GROUPS = "podgroups.scheduling.volcano.sh"
 
 
@@ -86,11 +97,13 @@ def test_a_suspended_job_keeps_no_room_and_no_place(jobs: Jobs, hold: Callable[.
     wait_until_gone(jobs, GROUPS, "waiting")
 
 
+@pytest.mark.parametrize("in_place", ["Never", "Auto"])
 def test_who_is_preempted_saves_goes_on_and_no_budget_is_charged(
-    jobs: Jobs, volcano: Volcano, hold: Callable[..., None]
+    jobs: Jobs, volcano: Volcano, hold: Callable[..., None], in_place: str
 ) -> None:
     volcano.schedule("allocate, preempt, backfill")
-    jobs.apply("patient", steps=100_000, every=1000, gpusPerNode=1, scheduling=PLACE)
+    recovery = {"inPlace": in_place}
+    jobs.apply("patient", steps=100_000, every=1000, gpusPerNode=1, scheduling=PLACE, recovery=recovery)
     try:
         jobs.wait("patient", "its steps", lambda status: ((status.get("progress") or {}).get("step") or 0) > 0)
         hold("urgent", queuePriorityClassName="production")
@@ -107,6 +120,45 @@ def test_who_is_preempted_saves_goes_on_and_no_budget_is_charged(
     finally:
         jobs.delete("patient")
         volcano.schedule(ACTIONS)
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+@pytest.mark.usefixtures("volcano")
+def test_a_lost_pod_alone_is_made_anew_in_the_group_and_the_room_of_its_gang(jobs: Jobs, rank: int) -> None:
+    name = f"lost-{rank}"
+    with training(jobs, name, elsewhere=True, **PLACE):
+        before = groups(jobs, name)
+        is_replaced(jobs, name, rank)
+        assert groups(jobs, name) == before == dict.fromkeys(before, "Running")
+
+
+@pytest.mark.usefixtures("volcano")
+def test_a_spare_is_of_its_gang_s_group_and_so_is_the_pod_that_is_lost_and_made_anew_as_the_next_one(
+    jobs: Jobs,
+) -> None:
+    with training(jobs, "spared", gpus=1, spares=1, **PLACE):
+        before = groups(jobs, "spared")
+        is_replaced_by_the_spare(jobs, "spared")
+        assert groups(jobs, "spared") == before
+
+
+@pytest.mark.usefixtures("volcano")
+def test_the_pod_of_a_lost_node_is_made_anew_while_the_old_one_is_still_counted(jobs: Jobs) -> None:
+    with training(jobs, "cut", **PLACE):
+        before = newest(jobs, "cut")
+        with losing_a_node(jobs, "cut") as rank:
+            goes_on(jobs, "cut", rank, before=before)
+
+
+def test_where_another_job_takes_the_room_of_a_lost_pod_its_gang_goes_back_to_the_queue(
+    jobs: Jobs, hold: Callable[..., None]
+) -> None:
+    with training(jobs, "robbed", standby=10, **PLACE):
+        hold("robber", nodes=1, queuePriorityClassName="production")
+        wait_for_phase(jobs, "robber", "Queued")
+        is_replaced_in_vain(jobs, "robbed", 1)
+        wait_for_run(jobs, "robber")
+        wait_for_phase(jobs, "robbed", "Queued")
 
 
 def test_where_no_queue_holds_a_gang_back_it_takes_no_node_until_it_gets_all(
@@ -137,6 +189,11 @@ def test_a_tier_of_hyper_nodes_is_volcanos_to_keep(jobs: Jobs, volcano: Volcano,
         hold("wide", nodes=3, queue="default", topology={"requiredKey": "leaf"}, placementTimeoutSeconds=10)
         status = jobs.wait("wide", "its timeout", lambda status: status.get("reason") == "PlacementTimeout")
         assert status["message"].startswith("0 of 3 pods")
+        jobs.delete("wide")
+        with training(jobs, "lost", gang="Volcano", topology={"requiredKey": "leaf"}):
+            before = newest(jobs, "lost")
+            kill(jobs, "lost", 1)
+            goes_on(jobs, "lost", 1, before=before, nodes=set(two))
     finally:
         volcano.schedule(ACTIONS)
         jobs.cluster.kubectl("delete", "hypernode", "leaf-a", "leaf-b")

@@ -26,7 +26,7 @@ from oarlock_local.launch import default_shares
 from tests.e2e.jobs import Jobs
 from tests.soak.field import Field
 from tests.soak.run import Plan, Soak
-from tests.soak.table import table
+from tests.soak.table import reasons, table
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,7 +83,7 @@ def main() -> int:
         try:
             soak.play()
         finally:
-            tell(f"\n{table(soak.costs)}\n")
+            tell(f"\n{table(soak.costs)}\n\n{reasons(soak.costs)}\n")
             for words in soak.violations:
                 tell(f"VIOLATION {words}")
             told = {

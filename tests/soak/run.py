@@ -241,18 +241,26 @@ class Soak:
         else:
             step = curve.step_after(start.at, attempt=start.attempt)
             assert step is not None, "a start counts once a step came after it"
-            rung = "a round"
+            rung, why, status = "a round", "", self._status()
             if start.attempt > strike.attempt:
                 rung = "an attempt"
-            elif _incarnation(self._status()) > strike.incarnation:
+                ended = (one for one in status["attempts"] if one["number"] == strike.attempt)
+                why = next((one.get("notInPlace", "") for one in ended), "")
+            elif _incarnation(status) > strike.incarnation:
                 rung = "a new pod"
             cost = Cost(
-                kind=strike.name, rung=rung, alone=strike.alone, down=step.at - strike.at, start=start.at - strike.at
+                kind=strike.name,
+                rung=rung,
+                alone=strike.alone,
+                down=step.at - strike.at,
+                start=start.at - strike.at,
+                why=why,
             )
         self.costs.append(cost)
         done = sum(self.counts.values())
         beside = "" if cost.alone else ", beside others"
-        self._say(f"  {done}/{self._plan.faults} {cost.kind}: {cost.rung}, {cost.down:.1f} s{beside}")
+        why = f": {cost.why}" if cost.why else ""
+        self._say(f"  {done}/{self._plan.faults} {cost.kind}: {cost.rung}, {cost.down:.1f} s{beside}{why}")
 
     # The job
 

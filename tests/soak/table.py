@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +22,7 @@ class Cost:
     alone: bool
     down: float
     start: float | None = None
+    why: str = ""
 
     @property
     def first_step(self) -> float | None:
@@ -27,6 +30,7 @@ class Cost:
         return None if self.start is None else self.down - self.start
 
 
+_POD = re.compile(r"\bsoak-\d+-\d+-\d+(-i\d+)?")
 HEAD = ("fault", "mended by", "count", "down: median", "p90", "most", "of it until ranks are ready", "first step")
 
 
@@ -37,6 +41,14 @@ def table(costs: Iterable[Cost]) -> str:
         key = (cost.kind, cost.rung) if cost.alone else ("several at once", cost.rung)
         rows.setdefault(key, []).append(cost)
     lines = [HEAD, tuple("---" for _ in HEAD), *(_row(*key, rows[key]) for key in sorted(rows))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def reasons(costs: Iterable[Cost]) -> str:
+    """Why faults cost an attempt, how often: a row of Markdown for each kind and reason."""
+    found = Counter((cost.kind, _POD.sub("POD", cost.why)) for cost in costs if cost.rung == "an attempt")
+    lines = [("fault", "why all pods were made anew", "count"), ("---", "---", "---")]
+    lines += [(kind, why or "-", str(count)) for (kind, why), count in sorted(found.items())]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

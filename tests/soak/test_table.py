@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.soak.table import Cost, percentile_90, table
+from tests.soak.table import Cost, percentile_90, reasons, table
 
 
 def test_faults_stand_by_kind_and_rung_and_those_that_met_others_together() -> None:
@@ -17,6 +17,13 @@ def test_faults_stand_by_kind_and_rung_and_those_that_met_others_together() -> N
         "| rank-killed | a round | 3 | 2.0 | 9.0 | 9.0 | 1.5 | 0.5 |",
         "| several at once | an attempt | 2 | 4.0 | 4.0 | 4.0 | 3.0 | 1.0 |",
     ]
+
+
+def test_why_faults_cost_an_attempt_is_counted_by_kind_whatever_the_pods_are_called() -> None:
+    whys = ("soak-1-2-0 did not stand by", "soak-2-1-1-i3 did not stand by", "")
+    costs = [Cost(kind="cut", rung="an attempt", alone=True, down=4.0, start=3.0, why=why) for why in whys]
+    costs.append(Cost(kind="rank-killed", rung="a round", alone=True, down=1.0, start=0.5))
+    assert reasons(costs).splitlines()[2:] == ["| cut | - | 1 |", "| cut | POD did not stand by | 2 |"]
 
 
 def test_the_90th_percentile_is_by_the_nearest_rank() -> None:

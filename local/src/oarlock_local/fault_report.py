@@ -3,6 +3,7 @@
 A fault on a node without such a pod changes no job, and silence would look like a job that does not notice.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -49,7 +50,8 @@ def gangs_of(node: str, places: Iterable[RunningPod]) -> str:
     ordered = sorted(places)
     if there := [place.pod for place in ordered if place.node == node]:
         namespace, _, first = there[0].partition("/")
-        see = f"oarlock why -n {namespace} {first.rsplit('-', 2)[0]} tells what becomes of it"
+        job = re.sub(r"-\d+-\d+(-i\d+)?$", "", first)
+        see = f"oarlock why -n {namespace} {job} tells what becomes of it"
         return f"pods of gangs on {node}: {', '.join(there)}; {see}"
     elsewhere = ", ".join(f"{place.pod} on {place.node}" for place in ordered)
     return f"no pod of a gang is on {node}; on other nodes: {elsewhere or 'none'}"

@@ -10,7 +10,9 @@ from oarlock_local.errors import ClusterError
 
 Object = Mapping[str, Any]
 _RANK = "oarlock.dev/rank"
-AGAIN = "it trains again, from the newest checkpoint, after 10 to 30 s"
+AGAIN = "it trains again, from the newest state in memory, after 10 to 30 s"
+
+IN_SECONDS = "all ranks start anew in their pods, and train again, from the newest state in memory, within seconds"
 
 
 class Place(NamedTuple):

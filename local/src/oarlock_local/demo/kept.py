@@ -12,7 +12,7 @@ import yaml
 
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
-from oarlock_local.demo.aims import AGAIN, Aims
+from oarlock_local.demo.aims import IN_SECONDS, Aims
 from oarlock_local.demo.buttons import Button, buttons
 from oarlock_local.demo.crash import kill_rank
 from oarlock_local.demo.install import NAMESPACE
@@ -22,6 +22,8 @@ from oarlock_local.fault_report import what_was_done, whom_it_meets
 from oarlock_local.nvml import GpuFault
 
 STEPS = 1_000_000
+IN_PLACE = {"inPlace": "Auto", "memory": {"everySteps": "Auto"}}
+"""What new processes mend costs no pod, and what a lost pod had in memory lies on the next node."""
 PICTURES = {
     "everySteps": 100,
     "prompts": [{"name": "boat", "prompt": "a boat on a quiet lake"}],
@@ -30,7 +32,7 @@ PICTURES = {
 STEPS_TO_TAKE = """
  1. Open the page and choose the job flux. It trains after some 20 s:
       {page}
- 2. Open the faults, press "A GPU falls off the bus", and see on the page how the job goes on elsewhere, after 10 to 30 s:
+ 2. Open the faults, press "A GPU falls off the bus", and see on the page how its pod is made anew elsewhere, in 10 to 30 s:
       {faults}
  3. Press "Repair everything" there; then uncordon the node on the page: Nodes, Uncordon.
  Ctrl-C here ends it, and clears everything away within seconds."""
@@ -42,7 +44,10 @@ def keep(root: Path) -> None:
     print("It is there in half a minute, and stays until Ctrl-C.")
     with stage(root) as scene:
         scene.cluster.apply([job(root)])
-        say("job", "examples/trainingjob.yaml with 1,000,000 steps and a picture at every 100th")
+        say(
+            "job",
+            "examples/trainingjob.yaml with 1,000,000 steps, a picture at every 100th, and recovery.inPlace: Auto",
+        )
         if not scene.page:
             raise ClusterError(f"the page did not start: {scene.cluster.logs / 'page.log'} says why")
         with buttons(faults(scene.cluster), page=scene.page) as link:
@@ -54,6 +59,7 @@ def job(root: Path) -> dict[str, Any]:
     """The example as a job that has something to show for hours."""
     made: dict[str, Any] = yaml.safe_load((root / "examples/trainingjob.yaml").read_text())
     made["spec"]["training"] |= {"steps": STEPS, "validation": PICTURES}
+    made["spec"]["recovery"] = IN_PLACE
     return made
 
 
@@ -72,7 +78,7 @@ def faults(cluster: Cluster) -> dict[str, Button]:
         now = aims(cluster)
         pod, node = now.last
         how = f"strikes GPU {GPU} of {node}, below pod {pod} (XID {FALLEN_OFF_THE_BUS})"
-        return f"{how}: the gang ends within seconds, {node} is cordoned, and {now.goes_on}"
+        return f"{how}: {node} is cordoned, this pod alone is made anew while the others stand by, and {now.goes_on}"
 
     def kill_first_rank() -> str:
         pod, node = aims(cluster).first
@@ -81,7 +87,7 @@ def faults(cluster: Cluster) -> dict[str, Button]:
 
     def tell_rank() -> str:
         pod, node = aims(cluster).first
-        return f"strikes rank 0, in pod {pod} on {node}, as the kernel would: the gang starts anew, and {AGAIN}"
+        return f"strikes rank 0, in pod {pod} on {node}, as the kernel would: {IN_SECONDS}"
 
     def cut_node() -> str:
         return strike("cut", aims(cluster).apart.node)
@@ -90,7 +96,7 @@ def faults(cluster: Cluster) -> dict[str, Button]:
         now = aims(cluster)
         pod, node = now.apart
         how = f"strikes the link of {node}, below pod {pod}"
-        return f"{how}: after half a minute Kubernetes says that the node is lost, and {now.goes_on}"
+        return f"{how}: within a minute Kubernetes says that the node is lost; its pod alone is made anew, and {now.goes_on}"
 
     return {
         "gpu": Button("A GPU falls off the bus", tell_gpu, break_gpu),
