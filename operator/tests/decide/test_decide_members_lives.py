@@ -39,6 +39,8 @@ class Gang(World):
     members: dict[int, tuple[int, ...]] = field(default_factory=dict)
     trained: dict[int, str] = field(default_factory=dict)
     """Rank -> uid of the pod that has its place."""
+    met: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(attempt, rank) -> the newest pod of it that the leader was linked to. It can lose no other."""
     losses: int = 0
 
     def here(self) -> dict[int, Pod]:
@@ -61,6 +63,7 @@ class Gang(World):
         self.progress = None
         if 0 not in here or not number:
             return
+        self.met |= {(number, rank): pod.incarnation for rank, pod in here.items()}
         before = self.members.setdefault(number, tuple(range(NODES)))
         now = self.chosen(here, before)
         anew = any(here[rank].uid != known for rank in before if rank in here and (known := self.trained.get(rank)))
@@ -76,8 +79,12 @@ class Gang(World):
         if now:
             self.trained = {rank: here[rank].uid for rank in now}
         self.step(12)
-        lost = {rank for rank in range(self.size()) if rank not in here}
-        told = tuple(LostPod(rank=rank, incarnation=self.count(rank), code=82, why="silent") for rank in sorted(lost))
+        lost = [
+            (rank, self.met[number, rank])
+            for rank in range(self.size())
+            if rank not in here and (number, rank) in self.met
+        ]
+        told = tuple(LostPod(rank=rank, incarnation=count, code=82, why="silent") for rank, count in lost)
         usual = tuple(range(NODES))
         if self.progress:
             members = self.members[number]
@@ -95,14 +102,10 @@ class Gang(World):
 
     def size(self) -> int:
         """Pods of the attempt."""
-        return next(
-            (one.node_count for one in self.job.status.attempts if one.number == self.job.status.attempt), NODES
-        ) or (NODES)
-
-    def count(self, rank: int) -> int:
-        """The number of the newest pod of that rank."""
-        number = self.job.status.attempt
-        return max((p.incarnation for p in self.pods.values() if (p.attempt, p.rank) == (number, rank)), default=1)
+        return (
+            next((one.node_count for one in self.job.status.attempts if one.number == self.job.status.attempt), NODES)
+            or NODES
+        )
 
 
 def killed(rank: int) -> Callable[[Gang], None]:
