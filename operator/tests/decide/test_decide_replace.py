@@ -564,6 +564,19 @@ def test_what_a_new_pod_would_not_mend_is_a_new_attempt(code: int) -> None:
     assert states(world)[:2] in [(2, "Drain"), (2, "Schedule")]
 
 
+def test_a_new_pod_that_is_not_up_yet_gets_a_faults_grace_where_the_others_get_the_time_to_save() -> None:
+    world = gang()
+    kill(world, 2)
+    world.one_pass()
+    new = world.pod(2)
+    world.pods[new.name] = replace(new, node="node-2", scheduled=True, started=True)
+    world.end(1, 86)
+    plans = [world.one_pass() for _ in range(3)]
+    told = [act for plan in plans for act in plan.actions if isinstance(act, DeletePods)]
+    graces = {name: act.grace_seconds for act in told for name, _ in act.pods}
+    assert graces == {"flux-1-0": None, new.name: 5, "flux-1-3": None}
+
+
 @pytest.mark.parametrize("code", [85, 88])
 def test_what_no_start_mends_ends_the_job(code: int) -> None:
     world = gang()

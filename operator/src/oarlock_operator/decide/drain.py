@@ -40,7 +40,11 @@ def drain(o: Observation, draft: Draft) -> bool:
     grace = None if asked else recovery.fault_grace_period_seconds
     seconds = o.spec.pod.termination_grace_period_seconds if grace is None else grace
     bound = timedelta(seconds=seconds + recovery.teardown_seconds)
-    delete(draft, unstopped, grace_seconds=grace)
+    # A lost pod's next one that is not up yet has nothing to save, and may miss a SIGTERM: as PID 1 it has none that ends it
+    # by default.
+    new = {pod.name for pod in unstopped if pod.incarnation > 1 and not (pod.ready or pod.deleting)}
+    delete(draft, [pod for pod in unstopped if pod.name in new], grace_seconds=recovery.fault_grace_period_seconds)
+    delete(draft, [pod for pod in unstopped if pod.name not in new], grace_seconds=grace)
     if running:
         # Who was told only now, because an operator was away, has its time as well.
         told = not draining or all(overdue(o, pod) for pod in running)
