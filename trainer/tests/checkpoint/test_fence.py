@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_api.contract.layout import OWNER, Owner, parse_owner
+from oarlock_api.contract.rounds import serial
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.runtime.errors import FencedError
 
@@ -67,6 +68,15 @@ def test_a_round_that_goes_on_from_memory_raises_the_fence_and_trusts_what_the_o
     assert third.previous().trusted == ("step-20-a0",)
     with pytest.raises(FencedError, match="round 3"):
         first.check()
+
+
+def test_a_later_leaders_round_takes_over_from_one_of_the_same_number_that_it_never_heard_of(tmp_path: Path) -> None:
+    unheard = take(in_round(tmp_path, serial(1, 3)))
+    in_round(tmp_path, serial(2, 3)).renew()
+    with pytest.raises(FencedError, match="taken over by round 3 of attempt 1"):
+        unheard.check()
+    with pytest.raises(FencedError, match="taken over by"):
+        unheard.renew()
 
 
 @pytest.mark.parametrize("owner", [Owner("job", 1, 3), Owner("job", 2), Owner("other", 1), None])

@@ -43,6 +43,14 @@ def test_the_fence_is_to_name_the_round_that_a_rank_is_started_for(tmp_path: Pat
     assert read_job(environment(tmp_path)).owner == Owner("u", 2)
 
 
+def test_a_round_of_a_later_leader_is_no_earlier_ones_though_it_has_the_same_number(tmp_path: Path) -> None:
+    named = {**environment(tmp_path), "OARLOCK_ROUND": "3"}
+    first, second = (read_job({**named, "OARLOCK_TERM": term}).owner for term in ("1", "2"))
+    assert first == Owner("u", 2, 3)
+    assert second.round > first.round
+    assert second.round_mark != first.round_mark
+
+
 def test_a_field_that_this_image_does_not_know_is_refused_by_name(tmp_path: Path) -> None:
     fields = environment(tmp_path, training={"model": {"family": "Flux1", "path": "/m"}, "steps": 1, "turbo": True})
     with pytest.raises(ConfigurationError, match=r"training\.turbo"):

@@ -67,6 +67,7 @@ def trains_until_told() -> int:
     channel.send(Event.RESUMED, step=100)
     channel.send(Event.STEP, step=101, total=300, epoch=1, loss=0.5 + _rank(), learningRate=1e-5, secondsPerStep=0.25)
     channel.send(Event.CHECKPOINT, step=100, path="/output/x", savedAt="2026-01-01T00:00:00Z", stallSeconds=0.1)
+    _leave_mark(f"round-of-{_rank()}", f"{os.environ.get('OARLOCK_TERM')} {os.environ['OARLOCK_ROUND']}")
     _announce()
     _wait_for("finish")
     return 0

@@ -57,6 +57,8 @@ POD_IP = "OARLOCK_POD_IP"
 
 ROUND = "OARLOCK_ROUND"
 """Which round of its attempt a rank, or the job's own command, is started for, from 1 on. The agent sets it."""
+TERM = "OARLOCK_TERM"
+"""Beside ROUND where rank 0's pod was made anew: which one of them leads the round. Not there for the first."""
 
 RESERVED = frozenset(str(variable) for variable in Variable)
 

@@ -29,7 +29,10 @@ _CHECKPOINT = re.compile(r"step-([0-9]{1,12})-a([0-9]{1,9})")
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who may commit into the output: the fence's content. The first round of an attempt is not written down."""
+    """Who may commit into the output: the fence's content. The first round of an attempt is not written down.
+
+    `round` is its serial (contract/rounds.py).
+    """
 
     job_uid: str
     attempt: int

@@ -25,6 +25,22 @@ MOST = 1_000_000
 """Rounds of an attempt, and pods of a gang: what is above it is no number of them."""
 MAX_MEMBERS = 4096
 """Nodes of a job: no round has more."""
+_TERM = 1 << 20
+"""Between the serials of two terms: no term has more than MOST rounds."""
+
+
+def serial(term: int, number: int) -> int:
+    """What no two rounds of an attempt have in common, and later ones have more of: what lies on storage is told apart by it.
+
+    `term` is the incarnation of the rank 0 that led the round. A later one that heard of no pod of a round counts its
+    `number` once more. Of the first term the serials are the numbers.
+    """
+    return (term - 1) * _TERM + number
+
+
+def number_of(serial: int) -> int:
+    """The round's number, for people."""
+    return serial % _TERM
 
 
 class InPlace(StrEnum):

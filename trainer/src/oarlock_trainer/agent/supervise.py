@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.environment import ROUND
+from oarlock_api.contract.environment import ROUND, TERM
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
@@ -40,7 +40,7 @@ from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.report.report_page import ENDED, SUCCEEDED
-from oarlock_trainer.agent.rounds.model import Kill, Leave, Report, Start
+from oarlock_trainer.agent.rounds.model import FIRST, Kill, Leave, Report, Start
 from oarlock_trainer.agent.rounds.standby import CLEARING_SECONDS, Standby
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.checkpoint.memory.held import RESUME_STEP
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oarlock_api.contract.rounds import LostPod
-    from oarlock_trainer.agent.rounds.model import Action, Order
+    from oarlock_trainer.agent.rounds.model import Action, Order, Round
     from oarlock_trainer.preflight.finding import Finding
     from oarlock_trainer.runtime.assignment import Assignment
     from oarlock_trainer.runtime.channel import Message
@@ -337,7 +337,7 @@ class _Supervisor:
         self._ranks.be_of_round(tuple(place.rank for place in order.members))
         self._judge_anew()
         self._deadline = math.inf
-        self._start_ranks(order.round.number, {} if order.step is None else {RESUME_STEP: str(order.step)})
+        self._start_ranks(order.round, {} if order.step is None else {RESUME_STEP: str(order.step)})
 
     def _judge_anew(self) -> None:
         """Whatever ended this pod's ranks before is over."""
@@ -360,14 +360,15 @@ class _Supervisor:
         able = self._host_ready and self._preflight.over and not self._ranks_started and not self._over
         if able and self._rounds.begins():
             seconds = self._preflight.rank_seconds
-            self._start_ranks(1, {} if seconds is None else {COLLECTIVE_SECONDS: f"{seconds:.3f}"})
+            self._start_ranks(FIRST, {} if seconds is None else {COLLECTIVE_SECONDS: f"{seconds:.3f}"})
 
-    def _start_ranks(self, number: int, variables: Mapping[str, str]) -> None:
-        """Start the ranks of this round, with these variables beyond its number."""
+    def _start_ranks(self, round_: Round, variables: Mapping[str, str]) -> None:
+        """Start the ranks of this round, with these variables beyond those that name it."""
+        named = {ROUND: str(round_.number), **({TERM: str(round_.term)} if round_.term > FIRST.term else {})}
         self._ranks_started = True
         self._board.enter(PodPhase.STARTING)
         try:
-            self._ranks.start({ROUND: str(number), **variables})
+            self._ranks.start({**named, **variables})
         except StartError as error:
             self._end(ExitCode.CONFIGURATION, str(error))
         else:

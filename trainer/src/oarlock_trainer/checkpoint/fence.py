@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import OWNER, PRIVATE, Owner, parse_owner
+from oarlock_api.contract.rounds import number_of
 from oarlock_api.contract.wire import WireError, text
 from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
 from oarlock_trainer.runtime.errors import FencedError
@@ -135,4 +136,6 @@ class Fence:
 
 
 def _place(owner: Owner) -> str:
-    return f"round {owner.round} of attempt {owner.attempt}" if owner.round > 1 else f"attempt {owner.attempt}"
+    return (
+        f"round {number_of(owner.round)} of attempt {owner.attempt}" if owner.round > 1 else f"attempt {owner.attempt}"
+    )

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from oarlock_api.contract.environment import CONFIG_PATH, ROUND, SIMULATE_GPUS, Variable
+from oarlock_api.contract.environment import CONFIG_PATH, ROUND, SIMULATE_GPUS, TERM, Variable
 from oarlock_api.contract.gang_key import KEY_FIELD, attempt_key
 from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.layout import Owner
 from oarlock_api.contract.open_fields import dropped, joined
+from oarlock_api.contract.rounds import serial
 from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
 from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, MEMBERS
@@ -58,7 +59,7 @@ class RankInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One attempt of one job in its `round`, as this rank sees it.
+    """One attempt of one job in its `round` (the serial), as this rank sees it.
 
     `node` is the machine's name where it is known, `rendezvous` where rank 0 listens (host and port). `collective_seconds`
     is the time for the collective check, None = it is not wanted. `cluster` tells the job's cluster from
@@ -102,7 +103,7 @@ def read_job(environment: Mapping[str, str]) -> Job:
         training=parse_training(file),
         rank_info=read_rank_info(environment),
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
-        round=int(environment.get(ROUND) or 1),
+        round=serial(int(environment.get(TERM) or 1), int(environment.get(ROUND) or 1)),
         node=environment.get(Variable.NODE, ""),
         cluster=environment.get(Variable.CLUSTER, ""),
         key=_read_key(path.with_name(KEY_FIELD), file),

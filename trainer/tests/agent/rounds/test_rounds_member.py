@@ -170,6 +170,15 @@ def test_a_pod_that_hears_of_a_round_only_when_it_is_over_holds_nothing_of_it() 
     assert pod.outdated
 
 
+def test_what_a_pod_holds_is_outdated_by_a_later_leaders_round_of_the_same_number() -> None:
+    pod = training()
+    pod.gone()
+    pod.held = ((5, (1,)),)
+    pod.hear(Order(Round(2, 1), Wanted.STAND_BY), pod.report(2.0).sequence, 2.0)
+    assert pod.outdated
+    assert pod.report(2.1).held == ()
+
+
 def test_a_spare_does_not_begin_the_first_round_and_starts_only_what_has_a_place_for_it() -> None:
     spare = Member(rank=2, agent="two", incarnation=1, limits=LIMITS, now=0.0, first=False)
     heard = spare.report(1.0).sequence

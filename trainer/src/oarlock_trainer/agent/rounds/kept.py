@@ -38,7 +38,7 @@ class Kept:
     def begin(self, order: Order | None = None) -> None:
         """Ranks start once `ready`: of this order's round, or (None) of the first."""
         if self._ring and order:
-            self._ring.begin(order.round.number, order.step, tuple(place.rank for place in order.members))
+            self._ring.begin(order.round.serial, order.step, tuple(place.rank for place in order.members))
         elif self._ring:
             self._ring.begin(1, None)
 

@@ -57,8 +57,8 @@ class Member:
         self._sent_at: dict[int, float] = {}
         self._answered_at = now
         self._fault: Fault | None = None
-        self._started = 0
-        """Number of the newest round whose ranks this agent started."""
+        self._started = NONE
+        """The newest round whose ranks this agent started."""
         self.outdated = False
         """Whether there was a later one, that it was not in: what its node holds is older than that."""
         self.running = self.able = self.finished = self.left = False
@@ -78,7 +78,7 @@ class Member:
         if now - self._answered_at > self._limits.lease:
             return False
         self._round, self.running = FIRST, True
-        self._started = FIRST.number
+        self._started = FIRST
         return True
 
     def failed(self, fault: Fault) -> list[Action]:
@@ -163,7 +163,8 @@ class Member:
     def _promise(self, order: Order) -> None:
         """Not to start that round any more. A later leader has to count on from the highest round."""
         if order.round > self._round:
-            if self._started and order.round.number > self._started:
+            # A new leader that gathers has begun none yet. Its first one may have the number of an earlier one's.
+            if self._started > NONE and order.round.number and order.round > self._started:
                 self.outdated = True
                 self.held = ()  # of a round before one that this pod was not in
             self._round = Round(order.round.term, max(order.round.number, self._round.number))
@@ -178,7 +179,7 @@ class Member:
         if now - self._answered_at > self._limits.lease:
             return []  # an order that was under way for long: its leader may have given this member up
         self._round, self._fault, self.step = order.round, None, -1
-        self._started, self.outdated = order.round.number, False
+        self._started, self.outdated = order.round, False
         self.running, self.finished = True, False
         return [Start(order)]
 

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.rounds import serial
 
 if TYPE_CHECKING:
     from oarlock_api.contract.struck_gpu import StruckGpu
@@ -28,6 +29,11 @@ class Round:
 
     term: int
     number: int
+
+    @property
+    def serial(self) -> int:
+        """By which storage and memory tell it from all others of the attempt."""
+        return serial(self.term, self.number)
 
     @property
     def next(self) -> Round:
