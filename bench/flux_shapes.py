@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from oarlock_trainer.models.flux.classes import transformer_class
-from oarlock_trainer.models.flux.loss import image_ids
+from oarlock_trainer.models.classes import transformer_class
+from oarlock_trainer.models.objective.loss import image_ids
 
 HEAD = 128
 POOLED_WIDTH, CHANNELS = 768, 64

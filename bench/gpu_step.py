@@ -25,8 +25,9 @@ from data_report import RESULTS
 from flux_shapes import Work, make_inputs, make_model, step
 
 from oarlock_api.engine import Attention, Compile
-from oarlock_trainer.models.flux import attention, forward, fp8
-from oarlock_trainer.models.flux.compiled import compile_blocks
+from oarlock_trainer.models.compute import attention, fp8
+from oarlock_trainer.models.compute.compiled import compile_blocks
+from oarlock_trainer.models.flux import forward
 from oarlock_trainer.plan.flops import model_flops_utilization, peak_flops, training_flops
 from oarlock_trainer.runtime.errors import ConfigurationError
 

@@ -171,8 +171,8 @@ def _model(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     from flux_shapes import Work, make_inputs, make_model  # noqa: PLC0415
 
     from oarlock_api.engine import Attention  # noqa: PLC0415
+    from oarlock_trainer.models.compute.attention import attend_with  # noqa: PLC0415
     from oarlock_trainer.models.flux import forward  # noqa: PLC0415
-    from oarlock_trainer.models.flux.attention import attend_with  # noqa: PLC0415
 
     double, single = (int(number) for number in options.blocks.split(","))
     work = Work(

@@ -26,9 +26,9 @@ from data_report import OTHERS, RESULTS, Figures, quiet, watched
 from flux_shapes import Work, make_inputs, make_model, step
 
 from oarlock_api.engine import Attention, Compile
+from oarlock_trainer.models.compute.attention import attend_with
+from oarlock_trainer.models.compute.compiled import compile_blocks
 from oarlock_trainer.models.flux import forward
-from oarlock_trainer.models.flux.attention import attend_with
-from oarlock_trainer.models.flux.compiled import compile_blocks
 
 CPU = torch.device("cpu")
 SECONDS, USED, RATIO, KEPT = "step, s", "CPU s", "CPU, of theirs", "kept, MB"

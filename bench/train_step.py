@@ -86,8 +86,8 @@ def ours(work: Work, given: dict[str, Any], target: torch.Tensor, options: argpa
     from oarlock_api.engine import Attention  # noqa: PLC0415
     from oarlock_api.training import Training  # noqa: PLC0415
     from oarlock_trainer.engine.initialize import initialize  # noqa: PLC0415
+    from oarlock_trainer.models.compute.attention import attend_with  # noqa: PLC0415
     from oarlock_trainer.models.flux import forward  # noqa: PLC0415
-    from oarlock_trainer.models.flux.attention import attend_with  # noqa: PLC0415
     from oarlock_trainer.runtime.job import RankInfo  # noqa: PLC0415
 
     training = Training.model_validate(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_import.options import Options
 from oarlock_import.rows import table
 from oarlock_import.tables.lycoris import LYCORIS, PRESET
-from oarlock_trainer.models.flux.lora_targets import PRESETS
+from oarlock_trainer.models.adapters.targets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

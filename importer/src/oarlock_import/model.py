@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from oarlock_import import lycoris
-from oarlock_trainer.models.flux.lora_targets import PRESETS
+from oarlock_trainer.models.adapters.targets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

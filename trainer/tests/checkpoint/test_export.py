@@ -13,7 +13,7 @@ from oarlock_trainer.checkpoint import export as export_module
 from oarlock_trainer.checkpoint.export import Export, mark_of, remove_unfinished
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.cli import main
-from oarlock_trainer.models.flux import transformer
+from oarlock_trainer.models import transformer
 from oarlock_trainer.ranks import preload
 
 preload.settle_environment()

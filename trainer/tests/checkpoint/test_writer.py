@@ -19,7 +19,7 @@ from oarlock_trainer.checkpoint.format import FileFacts, digest, inspect, valid_
 from oarlock_trainer.checkpoint.layout import runs_of
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.checkpoint.writer import NoRoom, SavedCheckpoint
-from oarlock_trainer.models.flux.lora_targets import Adapters
+from oarlock_trainer.models.adapters.targets import Adapters
 from oarlock_trainer.runtime.errors import ConfigurationError, FencedError, StorageError
 from oarlock_trainer.runtime.job import RankInfo
 

@@ -13,8 +13,8 @@ from saving import save as save_one
 
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.cli import main
-from oarlock_trainer.models.flux import lora
-from oarlock_trainer.models.flux.lora_targets import Adapters
+from oarlock_trainer.models.adapters import lora
+from oarlock_trainer.models.adapters.targets import Adapters
 
 if TYPE_CHECKING:
     from pathlib import Path

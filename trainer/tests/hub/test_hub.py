@@ -18,8 +18,7 @@ from saving import Alone  # noqa: E402
 
 from oarlock_api.weights import HubModel  # noqa: E402
 from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT, Hub  # noqa: E402
-from oarlock_trainer.models import needed_files  # noqa: E402
-from oarlock_trainer.models.flux import folder  # noqa: E402
+from oarlock_trainer.models import folder, needed_files  # noqa: E402
 from oarlock_trainer.models.source import bring  # noqa: E402
 from oarlock_trainer.models.source_kinds import HubSource  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError  # noqa: E402

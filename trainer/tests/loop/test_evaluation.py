@@ -13,8 +13,8 @@ from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.loop.evaluation import evaluate
-from oarlock_trainer.models.flux import transformer
-from oarlock_trainer.models.flux.loss import MicroBatch
+from oarlock_trainer.models import transformer
+from oarlock_trainer.models.objective.loss import MicroBatch
 from oarlock_trainer.runtime.job import Job, RankInfo
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from oarlock_trainer.loop import train
 from oarlock_trainer.loop.step_guard import BAD_STEPS, StepGuard
-from oarlock_trainer.models.flux import noise_bins
+from oarlock_trainer.models.objective import noise_bins
 
 
 def test_updates_left_out_in_a_row_end_training_though_the_loss_is_finite() -> None:

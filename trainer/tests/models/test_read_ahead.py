@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_trainer.loop import trained_model
-from oarlock_trainer.models import read_ahead
-from oarlock_trainer.models.flux import transformer
+from oarlock_trainer.models import read_ahead, transformer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

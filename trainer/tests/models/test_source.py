@@ -18,9 +18,12 @@ preload.settle_environment()
 from model_sources import FIELD, Counting, job_of, names_below, nothing, publish, source_of  # noqa: E402
 
 from oarlock_api.training import Training  # noqa: E402
-from oarlock_trainer.models import needed_files, store_fetch  # noqa: E402
+from oarlock_trainer.models import (  # noqa: E402
+    folder,
+    needed_files,
+    store_fetch,
+)
 from oarlock_trainer.models.fetch_progress import FetchProgress  # noqa: E402
-from oarlock_trainer.models.flux import folder  # noqa: E402
 from oarlock_trainer.models.pinned_listing import listing_of  # noqa: E402
 from oarlock_trainer.models.source import check_stored_initial  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, LeftOnRequest, StorageError  # noqa: E402

@@ -21,9 +21,9 @@ from diffusers.models.transformers.transformer_flux import FluxTransformer2DMode
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_iter  # noqa: E402
 
+from oarlock_trainer.models.compute.attention import attend_with, choose  # noqa: E402
+from oarlock_trainer.models.compute.compiled import compile_blocks  # noqa: E402
 from oarlock_trainer.models.flux import forward as forward_pass  # noqa: E402
-from oarlock_trainer.models.flux.attention import attend_with, choose  # noqa: E402
-from oarlock_trainer.models.flux.compiled import compile_blocks  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

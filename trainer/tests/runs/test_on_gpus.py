@@ -24,9 +24,11 @@ preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
 from oarlock_api.engine import Attention, Compile  # noqa: E402
-from oarlock_trainer.models.flux import attention, forward, transformer  # noqa: E402
-from oarlock_trainer.models.flux.compiled import compile_blocks  # noqa: E402
-from oarlock_trainer.models.flux.loss import MicroBatch, predict  # noqa: E402
+from oarlock_trainer.models import transformer  # noqa: E402
+from oarlock_trainer.models.compute import attention  # noqa: E402
+from oarlock_trainer.models.compute.compiled import compile_blocks  # noqa: E402
+from oarlock_trainer.models.flux import forward  # noqa: E402
+from oarlock_trainer.models.objective.loss import MicroBatch, predict  # noqa: E402
 
 COUNT = torch.cuda.device_count() if torch.cuda.is_available() else 0
 FLUX = os.environ.get("OARLOCK_FLUX", "")

@@ -45,7 +45,7 @@ def test_recomputed_blocks_change_no_loss(
 def test_compiled_blocks_train_alike(gang: Gang, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a rank that was forked from a process in which torch's compiler had been left out.
 
-    Of one shape, because each takes a dozen seconds of g++ (models/flux/test_compiled.py has several).
+    Of one shape, because each takes a dozen seconds of g++ (models/compute/test_compiled.py has several).
     """
     monkeypatch.setitem(type(gang)._wait.__globals__, "DEADLINE", 800.0)
     squares = tmp_path / "squares"

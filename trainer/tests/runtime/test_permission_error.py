@@ -18,7 +18,7 @@ from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.commands.config_checks import check_config
 from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.metadata.sources import check_folder
-from oarlock_trainer.models.flux import folder
+from oarlock_trainer.models import folder
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, readable, storage
 from oarlock_trainer.runtime.job import Job
 from oarlock_trainer.storage.local import LocalFiles

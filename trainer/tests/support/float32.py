@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from oarlock_trainer.loop import train, trained_model
-from oarlock_trainer.models.flux.loss import MicroBatch
+from oarlock_trainer.models.objective.loss import MicroBatch
 
 
 def compute_in_float32() -> None:

@@ -19,8 +19,9 @@ from diffusers import FluxPipeline
 from safetensors.torch import load_file
 
 from oarlock_api.weights import Lora
-from oarlock_trainer.models.flux import lora, transformer
-from oarlock_trainer.models.flux.loss import MicroBatch, predict
+from oarlock_trainer.models import transformer
+from oarlock_trainer.models.adapters import lora
+from oarlock_trainer.models.objective.loss import MicroBatch, predict
 
 
 def batch_for(model: Any, kind: torch.dtype, device: torch.device) -> MicroBatch:

@@ -22,10 +22,11 @@ import torch
 from diffusers import FluxPipeline
 
 from oarlock_api.engine import Attention, Compile
-from oarlock_trainer.models.flux import attention, forward
-from oarlock_trainer.models.flux.compiled import compile_blocks
-from oarlock_trainer.models.flux.loss import pack
-from oarlock_trainer.models.flux.warm_up import Shape, step_on_zeros
+from oarlock_trainer.models.compute import attention
+from oarlock_trainer.models.compute.compiled import compile_blocks
+from oarlock_trainer.models.compute.warm_up import Shape, step_on_zeros
+from oarlock_trainer.models.flux import forward
+from oarlock_trainer.models.objective.loss import pack
 from oarlock_trainer.validation.decoding import PictureDecoder
 from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler
 

@@ -38,8 +38,8 @@ from oarlock_trainer.engine.process_group import RankGroup  # noqa: E402
 from oarlock_trainer.engine.sharded import elements  # noqa: E402
 from oarlock_trainer.loop.setup import Setup  # noqa: E402
 from oarlock_trainer.loop.trained_model import load_model, make_engine  # noqa: E402
-from oarlock_trainer.models.flux import transformer  # noqa: E402
-from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
+from oarlock_trainer.models import transformer  # noqa: E402
+from oarlock_trainer.models.compute.warm_up import Shape, warm_up  # noqa: E402
 from oarlock_trainer.plan.parameters import read_architecture  # noqa: E402
 from oarlock_trainer.plan.planner import plan_for  # noqa: E402
 from oarlock_trainer.runtime.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from oarlock_trainer.models.flux.classes import transformer_class
-from oarlock_trainer.models.flux.folder import TRANSFORMER
+from oarlock_trainer.models.classes import transformer_class
 from oarlock_trainer.models.flux.tiny import LATENT_CHANNELS, POOLED_WIDTH, TEXT_WIDTH
+from oarlock_trainer.models.folder import TRANSFORMER
 
 if TYPE_CHECKING:
     from pathlib import Path

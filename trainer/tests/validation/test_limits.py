@@ -12,7 +12,7 @@ from torch import distributed
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
 from oarlock_trainer.engine import process_group
-from oarlock_trainer.models.flux import transformer
+from oarlock_trainer.models import transformer
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from oarlock_trainer.models.flux.loss import pack
+from oarlock_trainer.models.objective.loss import pack
 from oarlock_trainer.validation.decoding import PictureDecoder
 from oarlock_trainer.validation.sampling import draw_noise, unpack
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from oarlock_trainer.checkpoint.weights import Weights
-from oarlock_trainer.models.flux import lora
-from oarlock_trainer.models.flux.parameters import parameter_shapes
+from oarlock_trainer.models.adapters import lora
+from oarlock_trainer.models.parameters import parameter_shapes
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_file, sync_folder, sync_tree
 from oarlock_trainer.runtime.errors import storage
 from oarlock_trainer.runtime.file_modes import make_ordinary
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.contract.layout import Owner
     from oarlock_trainer.checkpoint.format import Checkpoint
-    from oarlock_trainer.models.flux.lora_targets import Adapters
+    from oarlock_trainer.models.adapters.targets import Adapters
 
 _TRAINED = "transformer"
 _LARGEST_FILE = 4 * 10**9

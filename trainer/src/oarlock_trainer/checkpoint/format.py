@@ -24,7 +24,7 @@ from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
 from oarlock_api.weights import AdapterAlgorithm
 from oarlock_trainer.checkpoint.layout import Run
 from oarlock_trainer.data.sampler import Origin
-from oarlock_trainer.models.flux.lora_targets import Adapters
+from oarlock_trainer.models.adapters.targets import Adapters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.engine.engine import Engine, TensorSlice
-    from oarlock_trainer.models.flux.lora_targets import Adapters
+    from oarlock_trainer.models.adapters.targets import Adapters
 
 _LISTED = 3
 

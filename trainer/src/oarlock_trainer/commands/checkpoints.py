@@ -80,7 +80,7 @@ def export(options: argparse.Namespace) -> int:
     """Write the model of one."""
     preload.settle_environment()
     from oarlock_trainer.checkpoint.export import Export  # noqa: PLC0415 - brings torch, which reads the environment
-    from oarlock_trainer.models.flux import folder  # noqa: PLC0415 - as above
+    from oarlock_trainer.models import folder  # noqa: PLC0415 - as above
 
     found = _chosen(options.directory, options.step)
     adapters, target = found.manifest.adapters, options.to.absolute()

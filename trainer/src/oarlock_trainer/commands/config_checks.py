@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
 from oarlock_trainer.loop.setup import adapters_of, check_initial, model_folder
-from oarlock_trainer.models.flux import folder
-from oarlock_trainer.models.flux.lora_targets import targeted
+from oarlock_trainer.models import folder
+from oarlock_trainer.models.adapters.targets import targeted
 from oarlock_trainer.models.source import check_stored_initial
 from oarlock_trainer.plan.parameters import Architecture, linears, read_architecture
 from oarlock_trainer.plan.support import refuse_unsupported

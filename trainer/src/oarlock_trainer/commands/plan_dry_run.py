@@ -31,7 +31,7 @@ from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.hub.hub import Hub
-from oarlock_trainer.models.flux import folder
+from oarlock_trainer.models import folder
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.words import DataPlan, PlannedBucket

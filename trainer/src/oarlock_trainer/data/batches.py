@@ -18,8 +18,8 @@ import torch
 from oarlock_api.dataset import EmbedMode, Role
 from oarlock_trainer.data.flips import flips, picture_at
 from oarlock_trainer.data.grouping import group
-from oarlock_trainer.models.flux import schedule
-from oarlock_trainer.models.flux.loss import MicroBatch
+from oarlock_trainer.models.objective import schedule
+from oarlock_trainer.models.objective.loss import MicroBatch
 from oarlock_trainer.runtime.dealing import dealing_of
 from oarlock_trainer.runtime.draws import Purpose, SampleDraws, sample_draws
 from oarlock_trainer.runtime.errors import ConfigurationError

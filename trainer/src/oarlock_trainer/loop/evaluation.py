@@ -9,7 +9,7 @@ import torch
 
 from oarlock_api.dataset import Role
 from oarlock_trainer.engine.sharded import is_sharded
-from oarlock_trainer.models.flux.loss import flow_matching_loss
+from oarlock_trainer.models.objective.loss import flow_matching_loss
 from oarlock_trainer.runtime import channel
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.batches import Loader
     from oarlock_trainer.engine.process_group import RankGroup
-    from oarlock_trainer.models.flux.loss import MicroBatch
+    from oarlock_trainer.models.objective.loss import MicroBatch
     from oarlock_trainer.runtime.job import Job
 
 

@@ -23,8 +23,9 @@ from oarlock_trainer.engine import deepspeed
 from oarlock_trainer.engine.initialize import strategy
 from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.loop import publish
-from oarlock_trainer.models.flux import folder, lora
-from oarlock_trainer.models.flux.lora_targets import Adapters
+from oarlock_trainer.models import folder
+from oarlock_trainer.models.adapters import lora
+from oarlock_trainer.models.adapters.targets import Adapters
 from oarlock_trainer.models.source import bring
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.plan.support import refuse_unsupported

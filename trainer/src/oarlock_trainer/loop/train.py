@@ -33,9 +33,9 @@ from oarlock_trainer.loop.step_clock import StepClock, watch_of
 from oarlock_trainer.loop.step_guard import StepGuard
 from oarlock_trainer.loop.step_report import report
 from oarlock_trainer.loop.validation_task import judge, of_evaluation
-from oarlock_trainer.models.flux import noise_bins
-from oarlock_trainer.models.flux.lora import without_adapters
-from oarlock_trainer.models.flux.loss import sample_losses, weighted
+from oarlock_trainer.models.adapters.lora import without_adapters
+from oarlock_trainer.models.objective import noise_bins
+from oarlock_trainer.models.objective.loss import sample_losses, weighted
 from oarlock_trainer.runtime import channel, error_summary, permission_error
 from oarlock_trainer.runtime.draws import Purpose, generator
 from oarlock_trainer.runtime.errors import (
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.data.batches import StepBatch
-    from oarlock_trainer.models.flux.loss import MicroBatch
+    from oarlock_trainer.models.objective.loss import MicroBatch
     from oarlock_trainer.runtime.job import Job
 
 

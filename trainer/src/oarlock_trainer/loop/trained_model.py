@@ -16,10 +16,12 @@ from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.engine.initialize import initialize, sharder
 from oarlock_trainer.loop import measured_memory
 from oarlock_trainer.loop.setup import adapters_of, initial_weights, model_folder, saved_adapters
-from oarlock_trainer.models.flux import kept_code, lora, transformer
-from oarlock_trainer.models.flux.frozen_weights import quantize
-from oarlock_trainer.models.flux.tuning import tune
-from oarlock_trainer.models.flux.warm_up import Shape, warm_up
+from oarlock_trainer.models import transformer
+from oarlock_trainer.models.adapters import lora
+from oarlock_trainer.models.compute import kept_code
+from oarlock_trainer.models.compute.frozen_weights import quantize
+from oarlock_trainer.models.compute.tuning import tune
+from oarlock_trainer.models.compute.warm_up import Shape, warm_up
 from oarlock_trainer.plan import compiling, refusal
 from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.parameters import read_architecture

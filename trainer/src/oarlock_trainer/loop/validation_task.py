@@ -26,7 +26,7 @@ from oarlock_trainer.loop.evaluation import evaluate
 from oarlock_trainer.loop.metrics import Metrics
 from oarlock_trainer.loop.setup import model_folder
 from oarlock_trainer.loop.trained_model import load_model
-from oarlock_trainer.models.flux.tuning import tune
+from oarlock_trainer.models.compute.tuning import tune
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.preprocess.live import LiveEncoding
 from oarlock_trainer.runtime import channel

@@ -1,1 +1,1 @@
-"""The model families that can be trained."""
+"""Models: where they come from, what is done with all of them, and a folder for each family."""

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from oarlock_api.location import Location
 from oarlock_api.weights import Method
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.models import needed_files
+from oarlock_trainer.models import folder, needed_files
+from oarlock_trainer.models.adapters import lora
 from oarlock_trainer.models.fetch_progress import FetchProgress
-from oarlock_trainer.models.flux import folder, lora
 from oarlock_trainer.models.pinned_listing import listing_of
 from oarlock_trainer.models.source_kinds import HubSource, StoreSource
 

@@ -6,7 +6,7 @@ counted on the CPU, where torch's compiler divides a block into its passes as fo
 
 - Compiled, 19.1 in a double block and 17.1 in a single one. Beside the inputs of its matrices the compiler keeps both sides
   of the GELU, four widths each, and queries, keys and values before and after their norms.
-- Compiled with an activation memory budget (models/flux/compiled.py), 13.1 and 12.1: it computes GELU and modulated norms
+- Compiled with an activation memory budget (models/compute/compiled.py), 13.1 and 12.1: it computes GELU and modulated norms
   once more in the backward pass, and no matrix and no attention.
 - Eager, 20 and 17 beside float32 copies that two norms make on the CPU. 24 is taken.
 

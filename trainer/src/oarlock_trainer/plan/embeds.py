@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from oarlock_trainer.models.flux.folder import TEXT_TOKENS
+from oarlock_trainer.models.folder import TEXT_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

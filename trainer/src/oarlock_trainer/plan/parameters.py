@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.weights import AdapterAlgorithm
-from oarlock_trainer.models.flux.lokr_shapes import factor_shapes
-from oarlock_trainer.models.flux.lora_targets import targeted
+from oarlock_trainer.models.adapters.lokr_shapes import factor_shapes
+from oarlock_trainer.models.adapters.targets import targeted
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ _OLDER_ATTENTION = 360 / 989
 _FP8_GAIN = 1.5
 """Of matrices, conversions included."""
 _NEWER = (Attention.CUDNN, Attention.FLASH3)
-"""Auto is none of them (models/flux/attention.py)."""
+"""Auto is none of them (models/compute/attention.py)."""
 _ATTENTION_BACKWARD, _POINTWISE_BACKWARD = 2.5, 2.0
 """In forward passes."""
 _FUSED_BYTES, _EAGER_BYTES = 48.0, 167.0

@@ -18,8 +18,8 @@ from oarlock_trainer.data.metadata.sources import source_of
 from oarlock_trainer.data.metadata.table import open_table
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.quarantine_shared import SharedQuarantine
+from oarlock_trainer.models.compute.own_stream import OwnStream
 from oarlock_trainer.models.flux.encode import PictureEncoder
-from oarlock_trainer.models.flux.own_stream import OwnStream
 from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.latents import bits, decode, encode, is_finite, not_encodable, unusable
 from oarlock_trainer.preprocess.on_demand import OnDemandCache

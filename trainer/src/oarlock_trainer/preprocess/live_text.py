@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.models.compute.own_stream import OwnStream
 from oarlock_trainer.models.flux.encode import CaptionEncoder
-from oarlock_trainer.models.flux.own_stream import OwnStream
 from oarlock_trainer.plan.text_encoders import live_captions
 
 if TYPE_CHECKING:

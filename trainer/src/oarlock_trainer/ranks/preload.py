@@ -66,13 +66,13 @@ def _import(*, encoders: bool | None) -> None:
 
     from oarlock_trainer.engine.deepspeed import skip_operator_probes  # noqa: PLC0415
     from oarlock_trainer.loop import train  # noqa: F401, PLC0415
-    from oarlock_trainer.models.flux.classes import transformer_class  # noqa: PLC0415
+    from oarlock_trainer.models.classes import transformer_class  # noqa: PLC0415
     from oarlock_trainer.preprocess.pipeline import table_path  # noqa: PLC0415
 
     transformer_class()
     skip_operator_probes()
     if _needs_peft():
-        from oarlock_trainer.models.flux.low_rank import import_peft  # noqa: PLC0415
+        from oarlock_trainer.models.adapters.low_rank import import_peft  # noqa: PLC0415
 
         import_peft()
     for name in _IMPORTED_LATE:
@@ -100,8 +100,8 @@ def import_encoders() -> None:
     """Import what only encoding needs."""
     _import_text_encoders()
 
+    from oarlock_trainer.models.classes import vae_class  # noqa: PLC0415
     from oarlock_trainer.models.flux import encode  # noqa: F401, PLC0415
-    from oarlock_trainer.models.flux.classes import vae_class  # noqa: PLC0415
 
     vae_class()
     for name in _IMPORTED_LATE_BY_ENCODERS:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from PIL import Image
 
-from oarlock_trainer.models.flux.classes import vae_class
+from oarlock_trainer.models.classes import vae_class
 from oarlock_trainer.models.flux.encode import load_frozen
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.training import Task
 from oarlock_api.weights import ModelFlavor
-from oarlock_trainer.models.flux import folder
+from oarlock_trainer.models import folder
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from oarlock_trainer.models.flux.classes import scheduler_class
-from oarlock_trainer.models.flux.folder import loading
-from oarlock_trainer.models.flux.loss import image_ids, pack, text_ids
+from oarlock_trainer.models.classes import scheduler_class
+from oarlock_trainer.models.folder import loading
+from oarlock_trainer.models.objective.loss import image_ids, pack, text_ids
 from oarlock_trainer.validation.image_requests import SCHEDULER
 
 if TYPE_CHECKING:

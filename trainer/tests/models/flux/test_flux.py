@@ -12,7 +12,7 @@ import pytest
 
 from oarlock_api.objective import Loss, Objective, Weighting
 from oarlock_api.weights import ModelFlavor
-from oarlock_trainer.models.flux import noise_bins, schedule
+from oarlock_trainer.models.objective import noise_bins, schedule
 from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.draws import SampleDraws, sample_draws
 
@@ -25,8 +25,9 @@ from diffusers import FluxPipeline  # noqa: E402 - before ours: a rank imports l
 from diffusers.pipelines.flux.pipeline_flux import calculate_shift  # noqa: E402
 from diffusers.training_utils import compute_loss_weighting_for_sd3  # noqa: E402
 
-from oarlock_trainer.models.flux import loss, tiny  # noqa: E402
+from oarlock_trainer.models.flux import tiny  # noqa: E402
 from oarlock_trainer.models.flux.encode import CaptionEncoder, PictureEncoder, normalized  # noqa: E402
+from oarlock_trainer.models.objective import loss  # noqa: E402
 
 CPU = torch.device("cpu")
 

@@ -21,9 +21,11 @@ from oarlock_trainer.ranks import preload
 preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
-from oarlock_trainer.models.flux import attention, forward, transformer  # noqa: E402
-from oarlock_trainer.models.flux.compiled import compile_blocks  # noqa: E402
-from oarlock_trainer.models.flux.loss import MicroBatch, flow_matching_loss  # noqa: E402
+from oarlock_trainer.models import transformer  # noqa: E402
+from oarlock_trainer.models.compute import attention  # noqa: E402
+from oarlock_trainer.models.compute.compiled import compile_blocks  # noqa: E402
+from oarlock_trainer.models.flux import forward  # noqa: E402
+from oarlock_trainer.models.objective.loss import MicroBatch, flow_matching_loss  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

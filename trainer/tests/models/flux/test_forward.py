@@ -15,11 +15,12 @@ import torch  # noqa: E402 - reads the environment that was just settled
 from flux_pair import CHANNELS, POOLED, TEXT_WIDTH, batch, distance, pair, passes, worst  # noqa: E402
 
 from oarlock_api.engine import Attention  # noqa: E402
-from oarlock_trainer.models.flux import forward, lora  # noqa: E402
-from oarlock_trainer.models.flux.attention import attend_with  # noqa: E402
+from oarlock_trainer.models.adapters import lora  # noqa: E402
+from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
+from oarlock_trainer.models.flux import forward  # noqa: E402
 from oarlock_trainer.models.flux.blocks import linear_of_two  # noqa: E402
-from oarlock_trainer.models.flux.loss import MicroBatch, flow_matching_loss, image_ids  # noqa: E402
 from oarlock_trainer.models.flux.rotary import RotaryTables  # noqa: E402
+from oarlock_trainer.models.objective.loss import MicroBatch, flow_matching_loss, image_ids  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor

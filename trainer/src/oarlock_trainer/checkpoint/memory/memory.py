@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.checkpoint.format import DataPosition
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import RankGroup
-    from oarlock_trainer.models.flux.lora_targets import Adapters
+    from oarlock_trainer.models.adapters.targets import Adapters
     from oarlock_trainer.runtime.job import Job
 
 _NICE = 10

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from oarlock_trainer.engine.sharded import is_sharded
-from oarlock_trainer.models.flux.attention import Attend
+from oarlock_trainer.models.compute.attention import Attend
 from oarlock_trainer.models.flux.rotary import rotate
 
 

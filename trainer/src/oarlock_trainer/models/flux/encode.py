@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from oarlock_trainer.models.flux.classes import vae_class
-from oarlock_trainer.models.flux.folder import TEXT_TOKENS, loading
+from oarlock_trainer.models.classes import vae_class
+from oarlock_trainer.models.folder import TEXT_TOKENS, loading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
+from oarlock_trainer.models.compute.recompute import call
 from oarlock_trainer.models.flux.blocks import Common, double_block, single_block
-from oarlock_trainer.models.flux.recompute import call
 from oarlock_trainer.models.flux.rotary import RotaryTables
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from oarlock_trainer.models.flux.attention import Attend
+    from oarlock_trainer.models.compute.attention import Attend
 
 
 def install(transformer: Any, *, attend: Attend, recomputed: int = 0) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from oarlock_trainer.models.flux.classes import scheduler_class, transformer_class, vae_class
+from oarlock_trainer.models.classes import scheduler_class, transformer_class, vae_class
 from oarlock_trainer.runtime.file_modes import make_ordinary
 
 if TYPE_CHECKING:

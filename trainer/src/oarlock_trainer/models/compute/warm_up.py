@@ -17,9 +17,9 @@ import torch
 
 from oarlock_api.engine import CompileMode
 from oarlock_trainer.engine.sharded import is_sharded
-from oarlock_trainer.models.flux.attention import assert_ran
-from oarlock_trainer.models.flux.loss import image_ids, text_ids
-from oarlock_trainer.models.flux.recompute import of_all_blocks
+from oarlock_trainer.models.compute.attention import assert_ran
+from oarlock_trainer.models.compute.recompute import of_all_blocks
+from oarlock_trainer.models.objective.loss import image_ids, text_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from oarlock_api.weights import AdapterAlgorithm
-from oarlock_trainer.models.flux import lokr, low_rank
-from oarlock_trainer.models.flux.folder import loading
-from oarlock_trainer.models.flux.lora_targets import targeted
+from oarlock_trainer.models.adapters import lokr, low_rank
+from oarlock_trainer.models.adapters.targets import targeted
+from oarlock_trainer.models.folder import loading
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from oarlock_api.weights import Lora
-    from oarlock_trainer.models.flux.lora_targets import Adapters
+    from oarlock_trainer.models.adapters.targets import Adapters
 
 FILE = "pytorch_lora_weights.safetensors"
 """Where diffusers' pipelines and SimpleTuner look for adapters in a folder."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_trainer.models.flux import folder
+from oarlock_trainer.models import folder
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 
 if TYPE_CHECKING:

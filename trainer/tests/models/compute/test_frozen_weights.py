@@ -16,8 +16,9 @@ preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from torch import nn  # noqa: E402
 
-from oarlock_trainer.models.flux import lora, transformer  # noqa: E402
-from oarlock_trainer.models.flux.frozen_weights import FrozenLinear, pack, quantize, unpack  # noqa: E402
+from oarlock_trainer.models import transformer  # noqa: E402
+from oarlock_trainer.models.adapters import lora  # noqa: E402
+from oarlock_trainer.models.compute.frozen_weights import FrozenLinear, pack, quantize, unpack  # noqa: E402
 
 KINDS = [QuantizeBase.INT8, QuantizeBase.FP8, QuantizeBase.NF4]
 CPU = torch.device("cpu")

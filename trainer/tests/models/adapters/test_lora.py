@@ -10,7 +10,7 @@ import pytest
 from oarlock_api.engine import Attention
 from oarlock_api.objective import Loss
 from oarlock_api.weights import Lora
-from oarlock_trainer.models.flux.lora_targets import PRESETS
+from oarlock_trainer.models.adapters.targets import PRESETS
 from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError
 
@@ -21,9 +21,11 @@ preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from oarlock_trainer.models.flux import forward, lora, low_rank, transformer  # noqa: E402
-from oarlock_trainer.models.flux.attention import attend_with  # noqa: E402
-from oarlock_trainer.models.flux.loss import MicroBatch, sample_losses  # noqa: E402
+from oarlock_trainer.models import transformer  # noqa: E402
+from oarlock_trainer.models.adapters import lora, low_rank  # noqa: E402
+from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
+from oarlock_trainer.models.flux import forward  # noqa: E402
+from oarlock_trainer.models.objective.loss import MicroBatch, sample_losses  # noqa: E402
 
 SETTINGS = Lora(rank=4, alpha=8)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.engine import Attention, CompileMode, Precision
-from oarlock_trainer.models.flux import attention, compiled, forward, fp8
+from oarlock_trainer.models.compute import attention, compiled, fp8
+from oarlock_trainer.models.flux import forward
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ import kept_builds  # noqa: E402
 import torch  # noqa: E402 - reads the environment that was just settled
 from flux_pair import pair  # noqa: E402
 
-from oarlock_trainer.models.flux import kept_code  # noqa: E402
-from oarlock_trainer.models.flux.compiled import compile_blocks  # noqa: E402
-from oarlock_trainer.models.flux.loss import MicroBatch, flow_matching_loss  # noqa: E402
-from oarlock_trainer.models.flux.tuning import tune  # noqa: E402
-from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
+from oarlock_trainer.models.compute import kept_code  # noqa: E402
+from oarlock_trainer.models.compute.compiled import compile_blocks  # noqa: E402
+from oarlock_trainer.models.compute.tuning import tune  # noqa: E402
+from oarlock_trainer.models.compute.warm_up import Shape, warm_up  # noqa: E402
+from oarlock_trainer.models.objective.loss import MicroBatch, flow_matching_loss  # noqa: E402
 from oarlock_trainer.plan import compiling  # noqa: E402
 
 if TYPE_CHECKING:

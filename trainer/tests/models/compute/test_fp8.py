@@ -16,8 +16,10 @@ from flux_pair import batch, distance, pair, passes  # noqa: E402
 from torch.nn.functional import cosine_similarity  # noqa: E402
 
 from oarlock_api.engine import Attention  # noqa: E402
-from oarlock_trainer.models.flux import forward, fp8, lora  # noqa: E402
-from oarlock_trainer.models.flux.attention import attend_with  # noqa: E402
+from oarlock_trainer.models.adapters import lora  # noqa: E402
+from oarlock_trainer.models.compute import fp8  # noqa: E402
+from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
+from oarlock_trainer.models.flux import forward  # noqa: E402
 
 FLOAT8 = 0.1
 """Relative distance of a prediction from float32's: e4m3 has three bits of mantissa."""

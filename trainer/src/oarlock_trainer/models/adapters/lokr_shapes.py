@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from oarlock_api.weights import Lokr
-from oarlock_trainer.models.flux.lora_targets import matching, names_of
+from oarlock_trainer.models.adapters.targets import matching, names_of
 
 if TYPE_CHECKING:
     from oarlock_api.weights import Lora

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from oarlock_trainer.models.flux import transformer
-from oarlock_trainer.models.flux.classes import transformer_class
+from oarlock_trainer.models import transformer
+from oarlock_trainer.models.classes import transformer_class
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.weights import AdapterAlgorithm, Lokr, LokrFactor, Lora, QuantizeBase
-from oarlock_trainer.models.flux.lokr_shapes import factor_shapes, factorized
+from oarlock_trainer.models.adapters.lokr_shapes import factor_shapes, factorized
 from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError
 
@@ -21,9 +21,10 @@ from lycoris import LycorisNetwork, create_lycoris, create_lycoris_from_weights 
 from lycoris.functional.general import factorization  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
-from oarlock_trainer.models.flux import lokr, lora, transformer  # noqa: E402
-from oarlock_trainer.models.flux.frozen_weights import quantize  # noqa: E402
-from oarlock_trainer.models.flux.loss import MicroBatch, predict  # noqa: E402
+from oarlock_trainer.models import transformer  # noqa: E402
+from oarlock_trainer.models.adapters import lokr, lora  # noqa: E402
+from oarlock_trainer.models.compute.frozen_weights import quantize  # noqa: E402
+from oarlock_trainer.models.objective.loss import MicroBatch, predict  # noqa: E402
 
 
 def lokr_of(rank: int = 16, alpha: float = 16, targets: tuple[str, ...] = (), **fields: Any) -> Lora:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from oarlock_trainer.models.flux.lokr_shapes import FACTORS, W1, W1_A, W1_B, W2, W2_A, W2_B, factor_shapes
+from oarlock_trainer.models.adapters.lokr_shapes import FACTORS, W1, W1_A, W1_B, W2, W2_A, W2_B, factor_shapes
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from oarlock_trainer.models.flux.own_stream import OwnStream
+from oarlock_trainer.models.compute.own_stream import OwnStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

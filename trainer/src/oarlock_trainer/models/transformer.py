@@ -10,8 +10,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from oarlock_trainer.models.flux.classes import transformer_class
-from oarlock_trainer.models.flux.folder import TRANSFORMER, loading
+from oarlock_trainer.models.classes import transformer_class
+from oarlock_trainer.models.folder import TRANSFORMER, loading
 from oarlock_trainer.models.read_ahead import read_ahead, room
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from flux_pair import batch, distance, pair, passes  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from oarlock_api.engine import Attention  # noqa: E402
-from oarlock_trainer.models.flux import attention, forward  # noqa: E402
+from oarlock_trainer.models.compute import attention  # noqa: E402
+from oarlock_trainer.models.flux import forward  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

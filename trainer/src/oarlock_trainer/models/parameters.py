@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.models.flux.folder import TRANSFORMER, loading
-from oarlock_trainer.models.flux.transformer import empty
+from oarlock_trainer.models.folder import TRANSFORMER, loading
+from oarlock_trainer.models.transformer import empty
 
 if TYPE_CHECKING:
     from pathlib import Path

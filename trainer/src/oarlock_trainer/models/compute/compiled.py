@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_api.engine import CompileMode
+from oarlock_trainer.models.compute.kept_code import kind
 from oarlock_trainer.models.flux.forward import blocks_of
-from oarlock_trainer.models.flux.kept_code import kind
 from oarlock_trainer.runtime.cgroup import cores_of_the_ranks
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.uncompiled import bring_back

@@ -1,0 +1,1 @@
+"""Small factors that are trained beside frozen layers: LoRA and LoKr."""

@@ -1,0 +1,1 @@
+"""What computes a transformer of diffusers fast: attention, recomputation, float8, frozen weights, compiled blocks."""
