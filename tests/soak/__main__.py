@@ -24,9 +24,10 @@ from oarlock_local.demo.install import VALUES, install_operator
 from oarlock_local.demo.output import make_output
 from oarlock_local.launch import default_shares
 from tests.e2e.jobs import Jobs
+from tests.soak.faults import KINDS
 from tests.soak.field import Field
 from tests.soak.run import Plan, Soak
-from tests.soak.table import reasons, table
+from tests.soak.table import reasons, table, without_effect
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,7 +74,7 @@ def main() -> int:
     inputs = make_inputs()
     with (
         tempfile.TemporaryDirectory(prefix="oarlock-soak-") as folder,
-        running("soak", nodes=given.nodes, gpus=2, shares=[*default_shares(), ROOT], state=Path(folder)) as cluster,
+        running("soak", nodes=given.nodes, gpus=1, shares=[*default_shares(), ROOT], state=Path(folder)) as cluster,
         ApiServer(cluster.kubeconfig) as api,
     ):
         install_operator(cluster, ROOT, built(HELM), values={**VALUES, "settings": settings})
@@ -82,6 +83,8 @@ def main() -> int:
         soak = Soak(jobs, plan, Field(jobs, "soak-1", chance), say)
         try:
             soak.play()
+            for kind in without_effect(soak.costs, {name for name, kind in KINDS.items() if kind.restarts}):
+                soak.violations.append(f"{kind}: it was done again and again, and never started anything anew")
         finally:
             tell(f"\n{table(soak.costs)}\n\n{reasons(soak.costs)}\n")
             for words in soak.violations:

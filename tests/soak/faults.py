@@ -79,8 +79,7 @@ def _drain(field: Field) -> None:
 def _gpu(xid: int) -> Callable[[Field], None]:
     def do(field: Field) -> None:
         _, node = _well(field)
-        for index in (0, 1):  # the job has one of the two
-            field.jobs.cluster.fault("gpu", node, gpu=index, xid=xid)
+        field.jobs.cluster.fault("gpu", node, gpu=0, xid=xid)
         field.mend_later(node, 5, lambda: _mend_gpus(field, node))
 
     return do

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -42,6 +42,15 @@ def table(costs: Iterable[Cost]) -> str:
         rows.setdefault(key, []).append(cost)
     lines = [HEAD, tuple("---" for _ in HEAD), *(_row(*key, rows[key]) for key in sorted(rows))]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def without_effect(costs: Sequence[Cost], kinds: Collection[str]) -> list[str]:
+    """Of `kinds`, those that were done alone three times or more and started nothing anew: they do not reach the job."""
+    rungs: dict[str, list[str]] = {}
+    for cost in costs:
+        if cost.alone and cost.kind in kinds:
+            rungs.setdefault(cost.kind, []).append(cost.rung)
+    return sorted(kind for kind, found in rungs.items() if len(found) >= 3 and set(found) == {"nothing"})
 
 
 def reasons(costs: Iterable[Cost]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.soak.table import Cost, percentile_90, reasons, table
+from tests.soak.table import Cost, percentile_90, reasons, table, without_effect
 
 
 def test_faults_stand_by_kind_and_rung_and_those_that_met_others_together() -> None:
@@ -29,3 +29,17 @@ def test_why_faults_cost_an_attempt_is_counted_by_kind_whatever_the_pods_are_cal
 def test_the_90th_percentile_is_by_the_nearest_rank() -> None:
     assert percentile_90([float(number) for number in range(1, 11)]) == 9.0
     assert percentile_90([3.0]) == 3.0
+
+
+def test_a_fault_that_is_to_start_ranks_anew_and_never_does_is_found() -> None:
+    def costs(kind: str, *rungs: str, alone: bool = True) -> list[Cost]:
+        return [Cost(kind=kind, rung=rung, alone=alone, down=1.0) for rung in rungs]
+
+    done = [
+        *costs("xid-94", "nothing", "nothing", "nothing"),
+        *costs("xid-79", "nothing", "nothing", "a new pod"),
+        *costs("cut", "nothing", "nothing"),
+        *costs("cut", "nothing", alone=False),
+        *costs("api-paused", "nothing", "nothing", "nothing"),
+    ]
+    assert without_effect(done, {"xid-94", "xid-79", "cut"}) == ["xid-94"]
