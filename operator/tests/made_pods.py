@@ -29,6 +29,7 @@ def made(rank: int = 0, attempt: int = 1, incarnation: int = 1, **changes: Any) 
         cluster_id="lab",
         history=history,
         settings=kept,
+        backoff="20 600",
         incarnation=incarnation,
         follows_the_dead=incarnation > 1,
         replaces_pods=incarnation > 1,

@@ -96,6 +96,17 @@ def test_each_pod_of_such_a_gang_says_so_and_the_new_one_that_nothing_of_the_old
     assert (new["OARLOCK_INCARNATION"], new["OARLOCK_FOLLOWS_THE_DEAD"]) == ("2", "1")
 
 
+def test_the_leader_is_told_how_long_rounds_wait_and_a_change_of_that_keeps_no_pod_from_being_made_anew() -> None:
+    usual, world = gang(), gang(backoffSeconds=20, maxBackoffSeconds=600)
+    assert "OARLOCK_BACKOFF" not in environment(usual.made["flux-1-0"])
+    told = [environment(world.made[f"flux-1-{rank}"]).get("OARLOCK_BACKOFF") for rank in (0, 1)]
+    assert told == ["20 600", None]
+    world.job = replace(world.job, spec=spec(nodes=NODES, recovery={"inPlace": "Auto", "backoffSeconds": 30}))
+    kill(world, 2)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2)])
+
+
 def test_the_stage_ends_with_a_step_of_a_later_round_which_is_booked_and_not_charged_again() -> None:
     world = gang()
     kill(world, 2)

@@ -62,7 +62,8 @@ def test_all_ranks_pods_are_alike_but_for_name_hostname_rank_label_and_environme
 
     assert shape(0) == shape(1) == shape(31)
     one, other = environment(made(0, **changes)), environment(made(1, **changes))
-    assert {name for name in one if one[name] != other.get(name)} == {"MACHINE_RANK", "OARLOCK_HISTORY", "OARLOCK_SPEC"}
+    of_rank_0 = {"MACHINE_RANK", "OARLOCK_HISTORY", "OARLOCK_SPEC", "OARLOCK_BACKOFF"}
+    assert {name for name in one if one[name] != other.get(name)} == of_rank_0
 
 
 def test_a_manifest_is_the_same_whenever_it_is_made() -> None:
@@ -300,7 +301,7 @@ def test_a_pod_names_no_port_that_nobody_asks_for_by_its_name_but_holds_the_node
 
 
 def test_a_pod_says_who_it_is_and_where_its_output_lies_and_leaves_the_rest_to_job_json() -> None:
-    asked = {"JOB", "ATTEMPT", "NODE", "POD_UID", "OUTPUT_DIR", "CLUSTER", "HISTORY", "SPEC"}
+    asked = {"JOB", "ATTEMPT", "NODE", "POD_UID", "OUTPUT_DIR", "CLUSTER", "HISTORY", "SPEC", "BACKOFF"}
     assert environment(made()).keys() == {"MACHINE_RANK", *(f"OARLOCK_{name}" for name in asked)}
 
 

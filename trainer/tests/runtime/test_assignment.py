@@ -141,6 +141,11 @@ def test_a_pod_knows_which_one_of_its_rank_it_is_and_whether_the_one_before_may_
     assert read_pod({"OARLOCK_INCARNATION": "2", "OARLOCK_FOLLOWS_THE_DEAD": "1"}).follows_the_dead
 
 
+@pytest.mark.parametrize(("told", "read"), [("20 600", (20, 600)), ("", None), ("20", None), ("20 -1", None)])
+def test_a_pod_knows_how_long_its_rounds_wait_where_that_is_told(told: str, read: tuple[int, int] | None) -> None:
+    assert read_pod({"OARLOCK_BACKOFF": told}).backoff == read
+
+
 # The gang's key
 
 

@@ -45,6 +45,8 @@ class Variable(StrEnum):
     """"1": the operator saw that nothing of the pod before it runs any more."""
     REPLACES_PODS = "OARLOCK_REPLACES_PODS"
     """"1" in each pod of a gang whose lost pods are replaced one by one."""
+    BACKOFF = "OARLOCK_BACKOFF"
+    """recovery.backoffSeconds and maxBackoffSeconds, for rank 0's agent, with a blank between; absent: their defaults."""
     SPEC = "OARLOCK_SPEC"
     """The job's settings without what looks secret, which rank 0's agent keeps in the output (kept_spec.settings)."""
 

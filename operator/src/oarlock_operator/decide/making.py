@@ -11,6 +11,7 @@ from typing import Any
 
 from oarlock_api.contract.kept_spec import settings
 from oarlock_api.contract.rounds import InPlace
+from oarlock_api.recovery import Recovery
 from oarlock_operator import schedulers
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.config import job_file
@@ -101,6 +102,7 @@ def pods(o: Observation, draft: Draft, made: Maker, wanted: Sequence[Wanted], *,
             follows_the_dead=one.follows_the_dead,
             history=history,
             settings=kept,
+            backoff=_backoff(o.spec.recovery),
             avoided=draft.status.avoided_nodes,
             made_from=source,
         )
@@ -118,9 +120,17 @@ def fit(o: Observation, draft: Draft, pods: Iterable[Pod]) -> bool:
 def made_from(made: Maker) -> str:
     """A hash of all that pods of one gang have in common: two with the same one fit together.
 
-    Not of the nodes that they keep off, nor of what rank 0 alone is told of earlier attempts.
+    Not of the nodes that they keep off, nor of what rank 0 alone is told: of earlier attempts, and how long it waits.
     """
     return hashlib.sha256(json.dumps(made.pod(rank=0), sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _backoff(recovery: Recovery) -> str:
+    """How long rounds wait, where it is another time than agents go by that are told of none."""
+    told, usual = (
+        f"{one.backoff_seconds} {one.max_backoff_seconds}" for one in (recovery, Recovery(in_place=recovery.in_place))
+    )
+    return told if told != usual and recovery.in_place is InPlace.AUTO else ""
 
 
 def _grouping(o: Observation, draft: Draft) -> Grouping:

@@ -53,6 +53,7 @@ def pod(
     cluster_id: str = "",
     history: str = "",
     settings: str = "",
+    backoff: str = "",
     key_secret: str = "",
     avoided: Sequence[AvoidedNode] = (),
     grouping: Grouping | None = None,
@@ -64,8 +65,8 @@ def pod(
     """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom.
 
     `told` is the attempt's job.json, `cluster_id` what the output's fence names the cluster by, `history` and `settings` what
-    rank 0 is told to keep: of earlier attempts, and of the spec. `key_secret` is the Secret with the gang's key, `grouping`
-    how a gang system knows the pod: not needed where only its shape counts.
+    rank 0 is told to keep: of earlier attempts, and of the spec. `backoff`: how long rounds wait. `key_secret` is the Secret
+    with the gang's key, `grouping` how a gang system knows the pod: not needed where only its shape counts.
 
     Where lost pods are made anew one by one (`replaces_pods`), `made_from` tells which fit together, and `follows_the_dead`
     that nothing of the pod before this `incarnation` runs any more.
@@ -87,7 +88,7 @@ def pod(
             rank=rank,
             image=image,
             agent_image=agent_image,
-            variables=_told(rank=rank, cluster_id=cluster_id, history=history, settings=settings)
+            variables=_told(rank=rank, cluster_id=cluster_id, history=history, settings=settings, backoff=backoff)
             | _of_replaced(incarnation, follows_the_dead=follows_the_dead, replaces_pods=replaces_pods),
             key_secret=key_secret,
             avoided=avoided,
@@ -211,10 +212,10 @@ def _container(
     )
 
 
-def _told(*, rank: int, cluster_id: str, history: str, settings: str) -> dict[str, str]:
+def _told(*, rank: int, cluster_id: str, history: str, settings: str, backoff: str) -> dict[str, str]:
     """What an image of an earlier release would refuse in job.json, and passes over as a variable."""
-    of_rank_0 = {Variable.HISTORY.value: history, Variable.SPEC.value: settings} if rank == 0 else {}
-    return {name: value for name, value in ({Variable.CLUSTER.value: cluster_id} | of_rank_0).items() if value}
+    of_rank_0 = {Variable.HISTORY: history, Variable.SPEC: settings, Variable.BACKOFF: backoff} if rank == 0 else {}
+    return {name.value: value for name, value in ({Variable.CLUSTER: cluster_id} | of_rank_0).items() if value}
 
 
 def _of_replaced(incarnation: int, *, follows_the_dead: bool, replaces_pods: bool) -> dict[str, str]:

@@ -49,7 +49,8 @@ class Pod:
     """Who this pod is. `rank` is the node's rank; texts are empty where the environment does not say.
 
     `incarnation` counts the pods of this rank within the attempt; `follows_the_dead`: nothing of the one before it runs any
-    more. `replaces_pods`: pods of its gang that are lost are replaced one by one, while the others stand by.
+    more. `replaces_pods`: pods of its gang that are lost are replaced one by one, while the others stand by. `backoff`:
+    seconds before the second start in a row after failures of the program, and the longest; None where nothing is said.
     """
 
     rank: int
@@ -60,6 +61,7 @@ class Pod:
     incarnation: int = 1
     follows_the_dead: bool = True
     replaces_pods: bool = False
+    backoff: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,7 @@ def read_pod(environment: Mapping[str, str]) -> Pod:
         incarnation=incarnation,
         follows_the_dead=incarnation == 1 or environment.get(Variable.FOLLOWS_THE_DEAD) == "1",
         replaces_pods=environment.get(Variable.REPLACES_PODS) == "1",
+        backoff=_two_whole(environment.get(Variable.BACKOFF, "")),
     )
 
 
@@ -242,6 +245,12 @@ def _check(path: Path, job: JobFile) -> None:
         raise AssignmentError(f"{path}: {', '.join(sorted(wrong))}: not a value that this field can have")
     if job.nodes < 1:
         raise AssignmentError(f"{path}: nodes is {job.nodes}, a job has at least 1")
+
+
+def _two_whole(text: str) -> tuple[int, int] | None:
+    first, _, second = text.partition(" ")
+    one, other = _whole(first), _whole(second)
+    return None if one is None or other is None else (one, other)
 
 
 def _whole(text: str | None) -> int | None:

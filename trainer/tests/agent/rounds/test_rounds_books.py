@@ -39,6 +39,7 @@ class Leader:
     spares: int = 0
     key: bytes | None = None
     members: tuple[int, ...] = ()
+    backoff: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         memory = SimpleNamespace(every_steps="0")
@@ -47,7 +48,7 @@ class Leader:
         job.elastic, job.whole_training = None, {}
         link: Any = SimpleNamespace(agent="", order=lambda _: None, answered_at=-math.inf)
         who = {"rank": 0, "job": "flux", "attempt": 1, "pod_uid": "", "node": ""}
-        pod = Pod(**who, replaces_pods=self.replaces, incarnation=self.incarnation)  # type: ignore[arg-type]
+        pod = Pod(**who, replaces_pods=self.replaces, incarnation=self.incarnation, backoff=self.backoff)  # type: ignore[arg-type]
         assignment: Any = SimpleNamespace(pod=pod, job=job, ranks_per_node=1, key=self.key)
         self.rounds = GangRounds(
             assignment, link, books=self._keep, waits_for=self._wait_for, timestamp=self._timestamp, now=0.0
@@ -103,6 +104,17 @@ def test_a_round_is_booked_however_fast_the_next_one_starts_and_completed_once_t
     leader.trains(141, resumed=140)
     leader.turn()
     assert (leader.ends[0].resumed_step, leader.ends[0].down_seconds) == (140, 2.0)
+
+
+@pytest.mark.parametrize(("told", "waited"), [(None, 10.0), ((3, 300), 3.0), ((20, 5), 5.0)])
+def test_the_program_that_fails_again_waits_for_as_long_as_the_job_says(
+    told: tuple[int, int] | None, waited: float
+) -> None:
+    leader = Leader(backoff=told)
+    leader.fails()
+    failed = leader.now + 1.0  # it is told at the next turn
+    leader.fails()
+    assert leader.now - failed == waited
 
 
 def test_the_time_of_a_hang_begins_with_the_last_sign_of_progress_and_not_when_it_is_found() -> None:

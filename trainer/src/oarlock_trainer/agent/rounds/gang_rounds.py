@@ -86,6 +86,8 @@ class GangRounds:
         limits = _LIMITS
         if self._replaces:
             limits = Limits(lease=SILENCE_SECONDS, patience=float(job.recovery.standby_seconds), linked=True)
+        if pod.backoff:
+            limits = replace(limits, backoff=float(pod.backoff[0]), longest_backoff=float(pod.backoff[1]))
         self._member = Member(
             rank=pod.rank,
             agent=self._agent,

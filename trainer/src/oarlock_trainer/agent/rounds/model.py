@@ -150,8 +150,8 @@ class Limits:
     has no answer to anything it sent within so long kills its ranks. `kill`: what that takes at most. `patience`: how long a
     gang waits to be whole again. `clearing`: the same where all are there, and some cannot kill their ranks. `fruitless`:
     rounds in a row that finish no step. `backoff`: what the gang waits after the program's second failure in a row without a
-    newer step, doubled with each further one up to `longest_backoff`: the defaults of recovery.backoffSeconds and
-    recovery.maxBackoffSeconds, of which agents are not told. `yielding`: what ranks get to save and end where their round
+    newer step, doubled with each further one up to `longest_backoff`: recovery.backoffSeconds and
+    recovery.maxBackoffSeconds. `yielding`: what ranks get to save and end where their round
     could be larger.
     `linked`: the link says which members are lost, after the length of a lease, and reports come only when they change; if
     not, whoever has reported nothing for a lease is lost.
