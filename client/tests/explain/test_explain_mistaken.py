@@ -56,9 +56,10 @@ def holding(name: str, gpus: int, *taints: Mapping[str, str], cordoned: bool = F
     return {**node(name, *taints, cordoned=cordoned), "status": {"allocatable": has}}
 
 
-def killed(**metadata: str) -> dict[str, Any]:
-    """A pod whose agent was killed."""
-    state = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": "2026-11-23T10:29:00Z"}}
+def killed(said: str = "", **metadata: str) -> dict[str, Any]:
+    """A pod whose agent was killed; `said` are the last lines of its log."""
+    ended = {"exitCode": 137, "reason": "Error", "finishedAt": "2026-11-23T10:29:00Z", "message": said}
+    state = {"terminated": ended}
     told = pod(0, node="node-1", phase="Failed", containerStatuses=[{"name": "trainer", "state": state}])
     return {**told, "metadata": {**told["metadata"], **metadata}}
 
@@ -221,6 +222,14 @@ def test_a_pod_that_is_killed_because_its_grace_is_over_hides_no_cause() -> None
     assert trouble_of(facts(job("Recovering"), pods=[killed()])).cause == "ProcessKilled"
     both = facts(job("Recovering"), pods=[deleting, ended(report(83, HUNG), node="node-2")])
     assert trouble_of(both).cause == "Hang"
+
+
+def test_a_pod_that_was_killed_with_its_agent_is_told_in_one_sentence_without_the_last_lines_of_its_log() -> None:
+    log = '55Z", "level": "INFO"}\n{"message": "ranks started", "ranks": 2}'
+    trouble = trouble_of(facts(job("Recovering"), pods=[killed(log)]))
+    assert trouble.message == "pod flux-1-0 ended with code 137"
+    (evidence,) = trouble.evidence
+    assert (evidence.source, evidence.text) == ("pod flux-1-0", "ended with code 137")
 
 
 def test_a_resumed_job_is_told_what_keeps_it_suspended() -> None:

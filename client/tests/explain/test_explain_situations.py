@@ -577,6 +577,19 @@ def test_while_a_pod_is_made_anew_it_is_said_which_and_why() -> None:
     )
 
 
+def test_when_a_gang_goes_on_with_fewer_nodes_is_told_also_where_the_new_pod_finds_no_node() -> None:
+    said = (
+        "node node-3 of pod flux-1-2 is lost. From 10:02:39 UTC on 2 of 3 nodes train, unless more are there by then."
+    )
+    busy = {"stage": "Replace", "stageStartTime": "2026-11-23T10:02:09Z"}
+    waits = job("Recovering", attempt=1, recovery=busy, message=said)
+    now = explain(facts(waits)).now
+    assert now.message == said
+    assert said not in now.details, "once is enough"
+    now = explain(facts(waits, pods=[unplaced("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.", 2)])).now
+    assert said in now.details
+
+
 def test_a_round_of_a_job_that_is_gone_is_told_by_its_history() -> None:
     ended = line("Ended", rank=0, node="node-1", time="14:40:00", reason="Succeeded", data={"step": 1000})
     story = explain(facts(None, output=output(*ROUND_LINES, ended)))

@@ -37,6 +37,20 @@ def test_what_followed_a_round_is_told_by_its_rung(rung: str, nodes: int | None,
     assert went_on(one) == words
 
 
+@pytest.mark.parametrize(
+    ("rung", "action"),
+    [
+        ("TakeSpare", "a spare took its place"),
+        ("Shrink", "the others went on without its pod"),
+        ("ReplacePod", "its pod was made anew"),
+        ("RestartRanks", "ranks started again in their pods"),
+    ],
+)
+def test_what_was_done_about_a_rounds_fault_is_told_by_its_rung(rung: str, action: str) -> None:
+    (one,) = rounds([row(1, rung)], [], attempt=1, where={}, job="flux")
+    assert one.fault.action == action
+
+
 def test_a_gang_that_took_more_nodes_had_no_fault_since_the_one_before() -> None:
     booked = [row(1, "Shrink", reason="NodeLost", message="node n2 is lost"), row(2, "Grow", reason="MoreNodes")]
     found = rounds(booked, [], attempt=1, where={}, job="flux")

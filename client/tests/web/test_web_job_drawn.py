@@ -297,6 +297,7 @@ def test_many_nodes_are_named_by_what_differs() -> None:
     assert page.texts["span"][:2] == ["000", "001"]
     assert page.all("li")[17]["title"] == "dgx-a-017.cluster.local"
     assert "5 more nodes, whose names are not known." in page.text
+    assert "1 more node, whose name is not known." in Page(gpus(nodes_of(known, explain(known)), wanted=126)).text
 
 
 def test_a_thousand_ranks_in_twenty_attempts_are_a_page_of_half_a_megabyte_at_most() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -405,6 +405,52 @@ def test_the_books_tell_a_spare_from_a_pod_that_was_waited_for_and_the_loss_is_c
     assert (charges(world), world.job.status.round) == ((0, 1, 0), 2)
 
 
+def test_that_a_spare_takes_the_place_of_a_lost_pod_is_said_before_and_after() -> None:
+    world = gang(spares=1)
+    lose_node(world, 1)
+    plan = world.one_pass()
+    (event,) = [event for event in plan.events if event.reason == "PodReplaced"]
+    assert " A spare takes its place. Attempt 1 goes on with its pod made anew; 1 of 2 stand by." in event.message
+    book(world, rank=1, spare=True)
+    tells(world, 0, 2, round_=2, lost=(1,))
+    plan = world.one_pass()
+    fault = world.job.status.last_fault
+    assert fault is not None
+    assert fault.action == "started again with a spare in its place; the pod was made anew"
+    (event,) = [event for event in plan.events if event.reason == "TrainingAgain"]
+    assert "with a spare in a lost pod's place" in event.message
+
+
+def test_a_spare_that_is_not_ready_or_has_a_place_is_promised_to_nobody() -> None:
+    world = gang(spares=1)
+    world.pods["flux-1-2"] = replace(world.pod(2), ready=False)
+    lose_node(world, 1)
+    plan = world.one_pass()
+    assert "spare" not in plan.events[-1].message
+
+
+@pytest.mark.parametrize(("least", "lost", "said"), [(1, 2, True), (2, 2, True), (2, 0, False)])
+def test_when_a_gang_goes_on_with_fewer_nodes_is_said_while_it_still_waits(
+    least: int, lost: int, *, said: bool
+) -> None:
+    world = gang(nodes=3, least=least)
+    lose_node(world, lost)
+    at = world.now + timedelta(seconds=30)
+    plan = world.one_pass()
+    words = f"From {at:%H:%M:%S} UTC on 2 of 3 nodes train, unless more are there by then."
+    assert (words in (world.job.status.message or "")) is said, "a new rank 0 counts from its own start"
+    assert (words in plan.events[-1].message) is said
+
+
+def test_a_gang_that_cannot_be_as_small_as_it_would_be_promises_nothing() -> None:
+    world = gang(nodes=4, least=3)
+    for rank in (2, 3):
+        lose_node(world, rank)
+    world.one_pass()
+    assert states(world)[1] == "Replace"
+    assert "unless" not in (world.job.status.message or "")
+
+
 def test_a_loss_that_the_leader_told_first_is_charged_by_its_round_and_its_pod_is_made_anew_for_nothing() -> None:
     world = gang(spares=1)
     lose_node(world, 1)
@@ -564,12 +610,13 @@ def test_degraded_says_on_how_many_nodes_it_trains_since_when_and_what_the_other
     world.nodes.clear()
     world.pods.pop("flux-1-2")
     world.pods["flux-1-2-i2"] = replace(world.pod(2), obstacle=NO_ROOM)
-    book(world, rank=2, nodes=2)
+    book(world, rank=2, nodes=2, down_seconds=42.0)
     lost_at = world.job.status.last_fault
     assert lost_at is not None
+    assert isinstance(lost_at.time, datetime)
     tells(world, 0, 1, round_=2, lost=(2,))
     world.settle()
-    since = f"{lost_at.time:%Y-%m-%d %H:%M:%S} UTC"
+    since = f"{lost_at.time + timedelta(seconds=42):%Y-%m-%d %H:%M:%S} UTC"
     assert degraded(world) == (
         "FewerNodes",
         f"trains on 2 of 3 nodes since {since}: flux-1-2-i2 waits for a node: {NO_ROOM}",

@@ -142,6 +142,8 @@ def test_a_gang_starts_and_trains_while_its_spare_finds_no_node() -> None:
     assert (status.ranks.ready, status.ranks.spares, status.summary.nodes) == (2, 0, "2/2")
     (said,) = [one.message for one in status.conditions if one.type == "Degraded"]
     assert said == f"spares that could take no place now: flux-1-2 waits for a node: {NO_ROOM}"
+    (placed,) = [one for one in status.conditions if one.type == "Scheduled"]
+    assert (placed.status, placed.message) == ("True", f"no node yet for pods that stand by: flux-1-2: {NO_ROOM}")
 
 
 def test_a_spare_that_waits_is_told_apart_from_the_nodes_that_train() -> None:

@@ -18,6 +18,7 @@ from oarlock_api.contract.report import Report
 from oarlock_api.contract.wire import integer, text
 
 MAX_EVIDENCE = 8
+_KILLED = 128 + 9
 VICTIMS = (Cause.PEER_LOST, Cause.FINDING_CAUSE, Cause.LEFT_ON_REQUEST, Cause.KILLED_AFTER_GRACE)
 """What pods tell that ended for another one's sake."""
 _PREEMPTED = ("PreemptionByScheduler", "Preempted", "WorkloadEvictedDueToPreempted")
@@ -72,16 +73,18 @@ def of_pod(pod: Pod, *, job: str) -> Trouble | None:
         cause = Cause.OOM_KILLED
     elif ending.reason in {"StartError", "ContainerCannotRun"}:
         cause = words.of_kubelet(f"{ending.reason}: {ending.message}") or Cause.CONTAINER_NOT_STARTED
-    elif ending.code == 128 + 9:
+    elif ending.code == _KILLED:
         cause = Cause.KILLED_AFTER_GRACE if pod.deleting else Cause.KILLED
     else:
         cause = words.refined(_of_code(ending.code), ending.message)
-    said = f": {ending.message}" if ending.message else ""
+    # Of a pod that was killed with its agent the kubelet keeps the last lines of its log: no reason for anything.
+    said = f": {ending.message}" if ending.message and ending.code != _KILLED else ""
     return _of_pod(pod, cause, f"pod {pod.name} ended with code {ending.code}{said}", job)
 
 
 def _of_pod(pod: Pod, cause: Cause, message: str, job: str) -> Trouble:
     code = pod.ending.code if pod.ending else None
+    named = f"pod {pod.name}"
     return Trouble(
         cause=cause,
         message=message[:1500],
@@ -92,7 +95,13 @@ def _of_pod(pod: Pod, cause: Cause, message: str, job: str) -> Trouble:
         pod=pod.name,
         exit_code=code,
         fault_class=failure_class(code).value if code else "",
-        evidence=(Evidence(source=f"pod {pod.name}", text=message[:1024], time=pod.ending.time if pod.ending else ""),),
+        evidence=(
+            Evidence(
+                source=named,
+                text=message.removeprefix(f"{named} ")[:1024],
+                time=pod.ending.time if pod.ending else "",
+            ),
+        ),
         next=advice(cause, job=job, nodes=(pod.node,), attempt=pod.attempt),
     )
 

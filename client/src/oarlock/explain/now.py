@@ -328,7 +328,7 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         cause=cause,
         message=message or cause.meaning,
         details=(
-            *_stage(s, phase),
+            *_stage(s, phase, told=message),
             *([silence] if phase == "Running" and (silence := _silence(s)) else []),
             *(said for said in (standing_by(s.job), in_memory(s.job, now=s.facts.time)) if said),
             *(trouble.details if trouble and message == trouble.message else ()),
@@ -342,14 +342,16 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
     )
 
 
-def _stage(s: Situation, phase: str) -> tuple[str, ...]:
-    """What a recovery is busy with, and since when."""
+def _stage(s: Situation, phase: str, *, told: str) -> tuple[str, ...]:
+    """What a recovery is busy with, since when, and what the operator says of it, where that is not `told` already."""
     recovery = part(s.status, "recovery")
     words = BUSY_WITH.get(text(recovery.get("stage"), 64)) if phase == "Recovering" else None
     since = text(recovery.get("stageStartTime"), 40)[11:19]
     if not words:
         return ()
-    return (f"now {words}{f', since {since} UTC' if since else ''}", *map(_anew, objects(recovery, "replacing")))
+    said = text(s.status.get("message"), 1024) if recovery.get("stage") == "Replace" else ""
+    busy = f"now {words}{f', since {since} UTC' if since else ''}"
+    return (busy, *([said] if said and said != told else []), *map(_anew, objects(recovery, "replacing")))
 
 
 def _silence(s: Situation) -> str:

@@ -123,7 +123,10 @@ def _trouble(
         node=node,
         fault_class=kind.value,
         exit_code=code,
-        action="its pod was made anew" if replaced else "ranks started again in their pods",
+        action={
+            SHRINK: "the others went on without its pod",
+            TAKE_SPARE: "a spare took its place",
+        }.get(text(told.get("rung"), 64), "its pod was made anew" if replaced else "ranks started again in their pods"),
         evidence=(Evidence(source=source, text=said, time=time),) if said else (),
         next=advice(cause, job=job, nodes=(node,), attempt=attempt),
     )

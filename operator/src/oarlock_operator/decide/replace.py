@@ -19,9 +19,9 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.rounds import MAX_LOST
 from oarlock_api.contract.status import PodStatus
-from oarlock_api.history import RecoveryStage, RecoveryStatus, Replacing
-from oarlock_operator.decide import attempt, idle_pods, making, new_pods, next_round, room
-from oarlock_operator.decide.charge import charge, failed_before, progressed
+from oarlock_api.history import RecoveryStage, RecoveryStatus, Replacing, Rung
+from oarlock_operator.decide import attempt, idle_pods, making, new_pods, next_round, room, standby
+from oarlock_operator.decide.charge import charge, failed_before, last_round, progressed
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import stop
 from oarlock_operator.decide.recover import find_faults, weigh
@@ -126,20 +126,20 @@ def _begin(o: Observation, draft: Draft, faults: list[Fault]) -> bool:
     if counts is None:
         return stop(o, draft)
     replacing = _with(o, draft, faults)
+    members = _members(o, draft)
+    lost = members & {one.rank for one in replacing}
+    said = " ".join(filter(None, (f"{found.cause.message}.", standby.instead(o, draft, lost))))
     draft.set(
         recovery=RecoveryStatus(stage=RecoveryStage.REPLACE.value, stage_start_time=o.now, replacing=replacing),
         restarts=counts,
         reason=found.cause.reason,
-        message=found.cause.message,
+        message=said,
     )
     draft.answer_fault(_action(found.cause))
-    count, members = len({fault.pod.rank for fault in faults}), _members(o, draft)
+    count = len({fault.pod.rank for fault in faults})
     pods = "its pod" if count == 1 else f"{count} pods"
-    others = len(members - {one.rank for one in replacing})
-    message = (
-        f"{found.cause.message}. Attempt {number} goes on with {pods} made anew; {others} of {len(members)} stand by."
-    )
-    draft.tell(Reason.POD_REPLACED, message, warning=True)
+    how = f"Attempt {number} goes on with {pods} made anew; {len(members - lost)} of {len(members)} stand by."
+    draft.tell(Reason.POD_REPLACED, f"{said} {how}", warning=True)
     new_pods.carry_out(o, draft)
     draft.again(new_pods.LOOK_AGAIN_SECONDS)
     return True
@@ -284,7 +284,9 @@ def _end(o: Observation, draft: Draft, news: PodStatus) -> None:
     left = len(_members(o, draft))
     fewer = f", on {left} of {o.spec.nodes} nodes" if left < o.spec.nodes else ""
     step = f", at step {news.figures.step}" if news.figures.step is not None else ""
-    draft.tell(Reason.TRAINING_AGAIN, f"attempt {number} goes on{f' with {new}' if new else ''}{fewer}{step}")
+    last = last_round(draft)
+    spare = ", with a spare in a lost pod's place" if last and last.rung == Rung.TAKE_SPARE else ""
+    draft.tell(Reason.TRAINING_AGAIN, f"attempt {number} goes on{f' with {new}' if new else ''}{spare}{fewer}{step}")
 
 
 def _note_nodes(o: Observation, draft: Draft) -> None:

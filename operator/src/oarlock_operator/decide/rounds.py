@@ -167,6 +167,8 @@ def _book_lost_pod(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus)
         node_count=rungs.node_count(o, draft, end),
     )
     draft.set(rounds=(*draft.status.rounds, one)[-KEPT:], round=end.number + 1)
+    if judged and last and one.rung != Rung.REPLACE_POD:
+        draft.answer_fault("; ".join(filter(None, (f"started again {_how(o, one)}", last.action))))
     _complete(o, draft, news)
 
 

@@ -6,10 +6,12 @@ does, and the pod that is made anew for that one stands by. What happens to a po
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from oarlock_api.contract.status import PodStatus
-from oarlock_api.history import Rung
+from oarlock_api.history import Round, Rung
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import MAX_STANDBY
 from oarlock_operator.decide import making, new_pods, room
@@ -46,6 +48,25 @@ def _members(spec: TrainingJobSpec, news: PodStatus) -> set[int]:
     return told if 0 in told and least <= len(told) <= spec.nodes else set(range(spec.nodes))
 
 
+def instead(o: Observation, draft: Draft, lost: Collection[int]) -> str:
+    """How the gang goes on before new pods of these members are there, for people; empty where it waits for them.
+
+    As their leader chooses, which waits for spares no longer than for the leases of the lost, and for others patienceSeconds.
+    """
+    number, elastic = draft.status.attempt, o.spec.elastic
+    idle = standing_by(draft.status, number)
+    ready = sum(pod.rank in idle and pod.ready and not pod.stopped for pod in o.of_attempt(number))
+    left = gang_size(o.spec, draft.status, number) - len(idle) - len(lost) + ready
+    if 0 in lost:
+        return ""
+    if left >= o.spec.nodes:
+        return "A spare takes its place." if len(lost) == 1 else "Spares take their places."
+    if elastic is None or left < elastic.min_nodes:
+        return ""
+    at = o.now + timedelta(seconds=elastic.patience_seconds)
+    return f"From {at:%H:%M:%S} UTC on {left} of {o.spec.nodes} nodes train, unless more are there by then."
+
+
 def lacking(o: Observation, draft: Draft) -> str:
     """What the job asks for of spares, or of going on with fewer nodes, and does not have; empty for nothing."""
     spec = o.job.spec
@@ -68,10 +89,17 @@ def fewer(o: Observation, draft: Draft) -> str:
     left = gang_size(spec, status, number) - len(standing_by(status, number))
     if left >= spec.nodes:
         return ""
-    shrank = [one.ended_time for one in status.rounds if (one.attempt, one.rung) == (number, Rung.SHRINK)]
-    since = f" since {shrank[-1]:%Y-%m-%d %H:%M:%S} UTC" if shrank and shrank[-1] else ""
+    resized = [one for one in status.rounds if one.attempt == number and one.rung in (Rung.SHRINK, Rung.GROW)]
+    began = _trained_again(resized[-1]) if resized else None
+    since = f" since {began:%Y-%m-%d %H:%M:%S} UTC" if began else ""
     why = _absent(o, draft)
     return f"trains on {left} of {spec.nodes} nodes{since}" + (f": {why}" if why else "")
+
+
+def _trained_again(one: Round) -> datetime | None:
+    """When the round after this one had done a step; None where it has not, or that is not known."""
+    known = one.ended_time and one.down_seconds is not None
+    return one.ended_time + timedelta(seconds=one.down_seconds or 0.0) if known and one.ended_time else None
 
 
 def _absent(o: Observation, draft: Draft) -> str:

@@ -11,7 +11,7 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.storage import volume_trouble
 from oarlock_operator.decide.teardown import not_stopping
 from oarlock_operator.decide.unplaced import unplaced
-from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.observation import Observation, Pod, standing_by
 from oarlock_operator.model.reasons import STARTS, Reason
 
 _REFUSALS = {
@@ -21,6 +21,9 @@ _REFUSALS = {
     Reason.GANG_UNAVAILABLE,
     Reason.QUEUE_MISMATCH,
 }
+
+
+_MOST_NAMED = 8
 
 
 def summarize(o: Observation, draft: Draft) -> None:
@@ -183,8 +186,18 @@ def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
         return (ConditionStatus.UNKNOWN, Reason.NOT_CREATED, "")
     waiting = [pod for pod in pods if not pod.scheduled and not pod.stopped]
     if not waiting:
-        return _is(True, Reason.ALL_PODS_PLACED)  # noqa: FBT003
+        return _is(True, Reason.ALL_PODS_PLACED, _idle_waits(o, draft))  # noqa: FBT003
     return _is(False, *(unplaced(draft, pods) or (Reason.SCHEDULING, "")))  # noqa: FBT003
+
+
+def _idle_waits(o: Observation, draft: Draft) -> str:
+    """Which pods have no node that the gang trains without; empty where all have one."""
+    number = draft.status.attempt
+    idle = [pod for pod in o.of_attempt(number) if pod.rank in standing_by(draft.status, number)]
+    waiting = [pod for pod in idle if not (pod.scheduled or pod.stopped or pod.gone)]
+    said = [f"{pod.name}{f': {pod.obstacle}' if pod.obstacle else ''}" for pod in waiting[:_MOST_NAMED]]
+    more = f"; and {len(waiting) - _MOST_NAMED} more" if len(waiting) > _MOST_NAMED else ""
+    return f"no node yet for pods that stand by: {'; '.join(said)}{more}"[:2048] if said else ""
 
 
 def _merged(o: Observation, draft: Draft, wanted: dict[ConditionType, _Wanted]) -> tuple[Condition, ...]:

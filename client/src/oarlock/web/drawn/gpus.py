@@ -69,7 +69,7 @@ def gpus(nodes: Sequence[Node], *, wanted: int = 0, links: Links | None = None) 
         )
         if well
         else None,
-        element("p", f"{unknown:,} more nodes, whose names are not known.", class_="dim") if unknown else None,
+        element("p", _unnamed(unknown), class_="dim") if unknown else None,
         element("h3", "Not of the ", links.word("gang", "gang"), " any more") if gone else None,
         element("ul", *left, class_="nodes") if gone else None,
         element("p", f"and {len(gone) - ROOMY:,} more", class_="dim") if len(gone) > ROOMY else None,
@@ -187,6 +187,12 @@ def _legend(shown: set[Health], links: Links) -> Html:
         key = element("svg", square, sign, viewBox="0 0 10 10", class_="key", aria_hidden="true")
         keys.append(element("li", key, links.word(WORDS[health], meaning) if health in WORDS else meaning))
     return element("ul", *keys, class_="legend")
+
+
+def _unnamed(nodes: int) -> str:
+    return (
+        "1 more node, whose name is not known." if nodes == 1 else f"{nodes:,} more nodes, whose names are not known."
+    )
 
 
 def _table(told: Sequence[tuple[Node, Against]], links: Links) -> Html | None:
