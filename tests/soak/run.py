@@ -274,7 +274,15 @@ class Soak:
             self._jobs.delete(name)
 
     def _status(self) -> dict[str, Any]:
-        return self._jobs.status(self._field.job)
+        """The job's; an API server on a busy machine may answer late."""
+        until = time.monotonic() + self._plan.bound
+        while True:
+            try:
+                return self._jobs.status(self._field.job)
+            except ClusterError:
+                if time.monotonic() >= until:
+                    raise
+                time.sleep(1)
 
     def _fingerprint(self, name: str) -> str:
         files = sorted((self._jobs.output / name / "model").rglob("*.safetensors"))
