@@ -285,7 +285,7 @@ class World:
                 del leader.heard[pod.agent]
                 leader.lost[pod.agent] = self.now
                 assert leader.leader
-                leader.leader.lose(pod.rank, pod.incarnation, Fault(82, "silent", lost=True), self.now)
+                leader.leader.lose(pod.rank, pod.incarnation, Fault(82, "silent", lost=True), heard_at)
 
     def _report(self, pod: Pod) -> None:
         """To the leader of the name that all know; an older leader is reached by those who are cut off with nobody else."""

@@ -35,7 +35,7 @@ from oarlock_api.contract.wire import integer
 from oarlock_trainer.agent import leaving, logs, parts, termination
 from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, LOOK_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.history.history import History
-from oarlock_trainer.agent.link.protocol import Answer, Ask, Left, PeerLost
+from oarlock_trainer.agent.link.protocol import Answer, Ask, Left, MissedPod, PeerLost
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
@@ -52,7 +52,6 @@ from oarlock_trainer.runtime.channel import Event
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oarlock_api.contract.rounds import LostPod
     from oarlock_trainer.agent.rounds.model import Action, Order, Round
     from oarlock_trainer.preflight.finding import Finding
     from oarlock_trainer.runtime.assignment import Assignment
@@ -170,7 +169,9 @@ class _Supervisor:
 
     def _wait(self) -> None:
         now = time.monotonic()
-        seconds = min(_TICK_SECONDS, max(self._deadline - now, self._gpu_seconds(now), 0.0))
+        seconds = min(
+            _TICK_SECONDS, max(self._deadline - now, self._gpu_seconds(now), 0.0), self._rounds.seconds_left(now)
+        )
         if self._standby.clearing:
             seconds = min(seconds, CLEARING_SECONDS)
         elif self._guard.hung and not self._standby.on:
@@ -271,7 +272,7 @@ class _Supervisor:
             else:
                 self._heed_loss(news)
 
-    def _heed_loss(self, news: PeerLost | LostPod | Left) -> None:
+    def _heed_loss(self, news: PeerLost | MissedPod | Left) -> None:
         if self._rounds.lose(news, time.monotonic(), standing_by=self._standby.on):
             return
         if self._standby.aside and isinstance(news, Left) and news.code == ExitCode.DONE:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import eventually
-from gangs import ATTEMPT, JOB_UID, KEY, Gang, Network, Stranger
+from gangs import ATTEMPT, JOB_UID, KEY, SILENCE, Gang, Network, Stranger
 
-from oarlock_api.contract.rounds import LostPod
 from oarlock_trainer.agent.link import leader as of_rank_0
 from oarlock_trainer.agent.link import member as of_another
 from oarlock_trainer.agent.link import protocol
 from oarlock_trainer.agent.link.loop import Loop
-from oarlock_trainer.agent.link.protocol import Left, PeerLost, Welcome
+from oarlock_trainer.agent.link.protocol import Left, MissedPod, PeerLost, Welcome
 from oarlock_trainer.agent.rounds.model import Report
 
 if TYPE_CHECKING:
@@ -45,10 +44,10 @@ def network_to() -> Iterator[Callable[[int], Network]]:
         network.close()
 
 
-def lost(gang: Gang, rank: int) -> LostPod:
+def lost(gang: Gang, rank: int) -> MissedPod:
     """Wait until the agent of this rank is told of a pod that is replaced."""
     found: Any = eventually(
-        lambda: next((one for one in gang.news(rank) if isinstance(one, LostPod)), None), "a lost pod"
+        lambda: next((one for one in gang.news(rank) if isinstance(one, MissedPod)), None), "a lost pod"
     )
     return found
 
@@ -76,23 +75,38 @@ def test_a_member_that_vanishes_is_lost_to_rank_0_alone_and_its_next_incarnation
     assert gang.news(2) == []
 
 
+def test_a_lost_member_was_heard_when_its_last_word_was_read_and_none_that_came_later_was_answered(
+    gang_of: GangOf, network_to: Callable[[int], Network]
+) -> None:
+    gang = gang_of(2)
+    network = network_to(gang.port)
+    link = gang.join(1, port=network.port)
+    gang.stand(1)
+    first = answered_at(link)
+    eventually(lambda: answered_at(link) > first, "the answer to a beat")
+    network.swallows = True
+    told = lost(gang, 0)
+    assert answered_at(link) <= told.heard_at < time.monotonic() - SILENCE / 2, "it was lost long after that"
+
+
 def test_members_that_fall_silent_together_are_lost_in_the_same_turn() -> None:
     loop = Loop(heartbeat=1.0)
     who = protocol.Gang(job_uid=JOB_UID, attempt=ATTEMPT, rank=0, nodes=12, heartbeat=1.0, silence=5.0, replaces=True)
     leader = of_rank_0.Leader(who, loop, port=0)
     for rank in range(1, 12):
-        leader._members[rank] = of_rank_0._Member(rank, f"agent {rank}", 1, None, heard_at=0.0 if rank < 11 else 9.0)
+        heard_at = 0.0 if rank < 11 else 9.0
+        leader._members[rank] = of_rank_0._Member(rank, f"agent {rank}", 1, None, heard_at=heard_at, read_at=100.0)
     loop._clock.seconds = 10.0
     leader.turn()
     leader.close()
-    assert [(type(news), news.rank) for news in loop.news()] == [(LostPod, rank) for rank in range(1, 11)]  # type: ignore[union-attr]
+    assert [(type(news), news.rank) for news in loop.news()] == [(MissedPod, rank) for rank in range(1, 11)]  # type: ignore[union-attr]
 
 
 def test_a_member_that_leaves_for_its_nodes_sake_is_lost_at_once_with_its_reason(gang_of: GangOf) -> None:
     gang = gang_of(3, silence=30.0)
     gang.join_all()
     gang.links.pop(2).leave(80, "GPU 3 fell off the bus")
-    assert lost(gang, 0) == LostPod(rank=2, incarnation=1, code=80, why="GPU 3 fell off the bus")
+    assert lost(gang, 0) == MissedPod(rank=2, incarnation=1, code=80, why="GPU 3 fell off the bus", heard_at=0.0)
     gang.join(2, incarnation=2)
     gang.stand(1, 2)
     assert gang.news(1) == []
@@ -143,7 +157,7 @@ def test_a_later_incarnation_replaces_one_that_still_lives_and_the_older_cannot_
     gang.stand(1)
     eventually(lambda: older._role._trouble == "it refused: another agent holds pod 1", "a refusal")
     older.leave(82, "")
-    assert not [news for news in gang.news(0) if isinstance(news, PeerLost | LostPod | Left)]
+    assert not [news for news in gang.news(0) if isinstance(news, PeerLost | MissedPod | Left)]
 
 
 def test_a_later_incarnation_means_nothing_where_pods_are_not_replaced(gang_of: GangOf) -> None:
@@ -177,7 +191,7 @@ def test_members_whose_leader_leaves_for_its_nodes_sake_wait_for_the_next_one(ga
     gang = gang_of(3, silence=30.0)
     gang.join_all()
     gang.links.pop(0).leave(81, "XID 31")
-    told = LostPod(rank=0, incarnation=0, code=81, why="XID 31")
+    told = MissedPod(rank=0, incarnation=0, code=81, why="XID 31", heard_at=0.0)
     assert [lost(gang, rank) for rank in (1, 2)] == [told] * 2
     gang.join(0, incarnation=2)
     gang.stand(1, 2)

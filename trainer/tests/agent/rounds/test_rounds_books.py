@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,7 @@ from oarlock_api.contract.report import Evidence, Gpu
 from oarlock_api.contract.rounds import MAX_LOST, InPlace, LostPod, RoundEnd
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_api.contract.struck_gpu import StruckGpu
-from oarlock_trainer.agent.link.protocol import Left
+from oarlock_trainer.agent.link.protocol import Left, MissedPod
 from oarlock_trainer.agent.rounds.gang_rounds import GangRounds
 from oarlock_trainer.agent.rounds.model import FIRST, Fault, Kill, Leave, Report, Round, Start
 from oarlock_trainer.agent.verdict import Verdict
@@ -275,12 +275,17 @@ ONE = Report(rank=1, agent="one", incarnation=1, sequence=1, round=FIRST, runnin
 GONE = LostPod(rank=1, incarnation=1, code=82, why="pod 1's agent has been silent for 5.1 s")
 
 
+def missed(pod: LostPod, leader: Leader) -> MissedPod:
+    """The news of its loss, where its last word was read just now."""
+    return MissedPod(**asdict(pod), heard_at=leader.now)
+
+
 def lose_one(leader: Leader) -> None:
     """Rank 1's pod is lost while both train; rank 0's ranks are killed."""
     leader.rounds.hear(ONE, 1.0)
     leader.trains(150)
     leader.turn()
-    assert leader.rounds.lose(GONE, leader.now, standing_by=False)
+    assert leader.rounds.lose(missed(GONE, leader), leader.now, standing_by=False)
     assert [type(action) for action in leader.turn()] == [Kill]
     leader.rounds.cleared()
     leader.trains(None)
@@ -305,7 +310,7 @@ def test_a_lost_pod_is_named_until_its_next_incarnation_is_there_and_the_round_e
 def test_a_leader_that_loses_more_pods_than_are_replaced_at_once_tells_so() -> None:
     leader = Leader(nodes=12, replaces=True)
     for rank in range(1, 12):
-        assert leader.rounds.lose(replace(GONE, rank=rank), leader.now, standing_by=False)
+        assert leader.rounds.lose(missed(replace(GONE, rank=rank), leader), leader.now, standing_by=False)
     leader.turn()
     assert len(leader.lost) > MAX_LOST
 
@@ -346,7 +351,8 @@ def test_a_later_pod_of_rank_0_counts_the_rounds_on_and_tells_how_the_last_one_e
 
 
 def test_a_loss_ends_the_pod_where_pods_are_not_replaced() -> None:
-    assert not Leader(nodes=2).rounds.lose(GONE, 1.0, standing_by=False)
+    leader = Leader(nodes=2)
+    assert not leader.rounds.lose(missed(GONE, leader), 1.0, standing_by=False)
 
 
 def test_who_is_asked_to_go_is_waited_for_only_where_all_stand_by_and_who_is_done_never() -> None:
@@ -384,7 +390,7 @@ def test_a_spare_that_is_asked_to_go_is_lost_and_nobody_else_leaves_with_it() ->
 def test_a_spare_that_is_lost_while_the_gang_leaves_in_peace_takes_nobody_with_it() -> None:
     leader = Leader(nodes=2, spares=1, key=b"key", replaces=True)
     leader.rounds.give_up()
-    lost = LostPod(rank=2, incarnation=1, code=82, why="silent")
+    lost = missed(replace(GONE, rank=2), leader)
     assert leader.rounds.lose(lost, leader.now, standing_by=False)
     assert not leader.rounds.lose(replace(lost, rank=1), leader.now, standing_by=False)
 

@@ -19,6 +19,7 @@ import contextlib
 import math
 import resource
 import socket
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from selectors import EVENT_READ
@@ -67,13 +68,18 @@ _WELCOME = encode(Welcome())
 
 @dataclass(slots=True)
 class _Member:
-    """A member that said hello. `connection` is None while it is cut off; `trouble` says why."""
+    """A member that said hello. `connection` is None while it is cut off; `trouble` says why.
+
+    `heard_at` is on the clock that silence is judged by, `read_at` on the monotonic one, and no earlier than the last word:
+    no answer to the member is newer.
+    """
 
     rank: int
     agent: str
     incarnation: int
     connection: Connection | None
     heard_at: float
+    read_at: float
     trouble: str = ""
 
 
@@ -231,7 +237,9 @@ class Leader:
         self.nodes = self.nodes | {hello.rank: hello.node}  # another thread reads it
         self._left.pop(hello.rank, None)
         self._lost.pop(hello.rank, None)
-        self._members[hello.rank] = _Member(hello.rank, hello.agent, hello.incarnation, connection, self._loop.now)
+        self._members[hello.rank] = _Member(
+            hello.rank, hello.agent, hello.incarnation, connection, heard_at=self._loop.now, read_at=time.monotonic()
+        )
         self._members.move_to_end(hello.rank)
         self._rank_of[connection] = hello.rank
         connection.ready = self._hear_member
@@ -249,7 +257,7 @@ class Leader:
     def _take(self, connection: Connection, lines: list[bytes]) -> None:
         member = self._members[self._rank_of[connection]]
         if lines:
-            member.heard_at = self._loop.now
+            member.heard_at, member.read_at = self._loop.now, time.monotonic()
             self._members.move_to_end(member.rank)
         for line in lines:
             frame = connection.read(line)
@@ -310,7 +318,7 @@ class Leader:
         """The lost one is told too, if it can hear: it learns that the gang goes on without it."""
         if self._gang.waits_after(cause.code, rank=member.rank):
             self._loop.forget_newest(member.rank)
-            self._loop.tell(lost_pod(cause, member.incarnation))
+            self._loop.tell(lost_pod(cause, member.incarnation, heard_at=member.read_at))
         elif self._cause is None:
             self._cause = cause
             self._loop.tell(cause)

@@ -211,7 +211,7 @@ class Member:
 
     def _lose(self, cause: PeerLost) -> None:
         waits = cause.rank == 0 and self._gang.waits_after(cause.code, rank=0)
-        self._loop.tell(lost_pod(cause, 0) if waits else cause)
+        self._loop.tell(lost_pod(cause, 0, heard_at=-math.inf) if waits else cause)
         if waits:
             self._part(None)
         else:

@@ -12,7 +12,7 @@ that it does not know, bounds every value, and never raises, whatever bytes come
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -112,13 +112,20 @@ class Answer:
     rank: int = 0
 
 
-def lost_pod(loss: PeerLost, incarnation: int) -> LostPod:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissedPod(LostPod):
+    """A pod that is lost to this agent. `heard_at`: when its last word was read, on this machine's monotonic clock."""
+
+    heard_at: float = field(compare=False)
+
+
+def lost_pod(loss: PeerLost, incarnation: int, *, heard_at: float) -> MissedPod:
     """The loss of a peer that is replaced, as news. Members do not know which incarnation of rank 0's pod it was: 0."""
     code = int(ExitCode.PEER_LOST) if loss.code is None else loss.code
-    return LostPod(rank=loss.rank or 0, incarnation=incarnation, code=code, why=loss.why)
+    return MissedPod(rank=loss.rank or 0, incarnation=incarnation, code=code, why=loss.why, heard_at=heard_at)
 
 
-News = PeerLost | LostPod | Left | Ask | Answer | Report | Ordered
+News = PeerLost | MissedPod | Left | Ask | Answer | Report | Ordered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

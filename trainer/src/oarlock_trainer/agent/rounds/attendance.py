@@ -19,11 +19,14 @@ _GONE = "is not there"
 
 @dataclass(frozen=True)
 class Lost:
-    """An incarnation of a rank's pod that the link lost at `since`, and has not heard again; `at` is as /status has it."""
+    """An incarnation of a rank's pod that the link lost, and has not heard again. `at`: when, as /status has it.
+
+    No word of it that was read after `heard_at` was answered: its lease counts from then at the latest.
+    """
 
     incarnation: int
     fault: Fault
-    since: float
+    heard_at: float
     at: str
 
 
@@ -56,7 +59,7 @@ class Attendance:
         if known is None or known.report.round.term < self._term or report.round.term < self._term:
             self._unpromised_at = now
         if known is None or report.agent != known.report.agent:
-            self.seats[report.rank] = Seat(report, now, now, lost.since if known and lost else now)
+            self.seats[report.rank] = Seat(report, now, now, lost.heard_at if known and lost else now)
             return known.report if known else None
         if report.sequence > known.report.sequence:
             known.report, known.heard_at = report, now
@@ -104,7 +107,7 @@ class Attendance:
     def _is_over(self, rank: int, now: float) -> bool:
         """Whether nothing of a pod runs any more that nobody hears: it had the time to lose its lease, and kill its ranks."""
         lost = self.lost.get(rank)  # its ranks may have been alive when it said that it leaves
-        return (now - lost.since if lost else self.silent(rank, now)) > self._limits.silence
+        return (now - lost.heard_at if lost else self.silent(rank, now)) > self._limits.silence
 
     def _may_have_begun(self, rank: int, now: float) -> bool:
         """Whether ranks may run of a pod that this leader never heard.

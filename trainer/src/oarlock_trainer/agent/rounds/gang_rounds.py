@@ -27,7 +27,7 @@ from oarlock_api.contract.report import CLAIMED, is_proven
 from oarlock_api.contract.rounds import InPlace, LostPod
 from oarlock_api.contract.struck_gpu import StruckGpu, parse_struck_gpu
 from oarlock_trainer.agent.link.gang_link import SILENCE_SECONDS
-from oarlock_trainer.agent.link.protocol import Left
+from oarlock_trainer.agent.link.protocol import Left, MissedPod
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.rounds.books import Books
 from oarlock_trainer.agent.rounds.choice import membership_of
@@ -167,7 +167,7 @@ class GangRounds:
         elif self._leader:
             self._leader.hear(news, now)
 
-    def lose(self, news: PeerLost | LostPod | Left, now: float, *, standing_by: bool) -> bool:
+    def lose(self, news: PeerLost | MissedPod | Left, now: float, *, standing_by: bool) -> bool:
         """Take in that a pod is gone. Returns whether the gang waits for the next one of its rank.
 
         One that was asked to go while the gang stands by, or that does not train, leaves nothing undone: others save what
@@ -177,14 +177,16 @@ class GangRounds:
         if self._replaces and not self._active and news.rank is not None and not trains:
             return True  # the gang leaves, and not for this one
         asked = isinstance(news, Left) and news.code == ExitCode.LEFT_ON_REQUEST and (standing_by or not trains)
-        if not self._active or not self._replaces or not (asked or isinstance(news, LostPod)):
+        if not self._active or not self._replaces or not (asked or isinstance(news, MissedPod)):
             return False
         rank, why = news.rank or 0, f"pod {news.rank} was asked to go" if isinstance(news, Left) else news.why
         log.warning("pod %d is lost, and the next one of its rank is waited for", rank, extra={"why": why})
         if self._leader:
-            incarnation = news.incarnation if isinstance(news, LostPod) else self._leader.incarnation(rank)
+            heard_at, incarnation = now, self._leader.incarnation(rank)
+            if isinstance(news, MissedPod):
+                heard_at, incarnation = news.heard_at, news.incarnation
             fault = Fault(news.code or ExitCode.PEER_LOST, why, lost=True)
-            self._leader.lose(rank, incarnation, fault, now, at=self._timestamp(0.0))
+            self._leader.lose(rank, incarnation, fault, heard_at, at=self._timestamp(0.0))
         elif rank == 0:
             self._ordered = None
             if self._member.running:
@@ -229,6 +231,11 @@ class GangRounds:
             due.append(self._start)
             self._start = None
         return due
+
+    def seconds_left(self, now: float) -> float:
+        """Until this pod's ranks have to end, unless rank 0's agent answers once more."""
+        counts = self._active and self._replaces and not self._leader
+        return self._member.seconds_left(now) if counts else math.inf
 
     @property
     def waits(self) -> bool:

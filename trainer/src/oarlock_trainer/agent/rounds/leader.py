@@ -87,9 +87,9 @@ class Leader:
         if report.fault and report.fault.weight < end.fault.weight:
             end.rank, end.fault = report.rank, report.fault
 
-    def lose(self, rank: int, incarnation: int, fault: Fault, now: float, *, at: str = "") -> None:
-        """The link has lost that pod of this rank. It, or a later one, is waited for."""
-        if gone := self._pods.lose(rank, Lost(incarnation, fault, now, at)):
+    def lose(self, rank: int, incarnation: int, fault: Fault, heard_at: float, *, at: str = "") -> None:
+        """The link has lost that pod of this rank, and read its last word then. It, or a later one, is waited for."""
+        if gone := self._pods.lose(rank, Lost(incarnation, fault, heard_at, at)):
             self._blame(gone, fault)
 
     def _blame(self, gone: Report, fault: Fault) -> None:

@@ -7,6 +7,7 @@ no more are dead at the latest, however long an answer was under way.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
@@ -159,6 +160,11 @@ class Member:
             self.left = True
             return [Leave(ExitCode.PEER_LOST, why)]
         return self.failed(Fault(ExitCode.PEER_LOST, why)) if self.running else []
+
+    def seconds_left(self, now: float) -> float:
+        """How long the ranks may still run without another answer; without end where none run, or they are to end already."""
+        left = self._answered_at + self._limits.lease - now
+        return left if self.running and left >= 0 else math.inf
 
     def _promise(self, order: Order) -> None:
         """Not to start that round any more. A later leader has to count on from the highest round."""
