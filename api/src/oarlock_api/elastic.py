@@ -1,6 +1,6 @@
 """spec.spares and spec.elastic: pods beyond `nodes`, and gangs of fewer nodes than that."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, StrictInt
 
@@ -22,6 +22,10 @@ class Elastic(Group):
     )
 
 
+def _goes_on_in_place(spec: Any) -> bool:
+    return spec.recovery.in_place == InPlace.AUTO and spec.custom is None
+
+
 OF_OTHER_MEMBERS = (
     Rule(
         cel="self.spares == 0 || self.nodes >= 2",
@@ -29,12 +33,14 @@ OF_OTHER_MEMBERS = (
         holds=lambda spec: spec.spares == 0 or spec.nodes >= 2,
     ),
     Rule(
-        cel="(self.spares == 0 && !has(self.elastic)) || (self.recovery.inPlace == 'Auto' && !has(self.custom))",
-        message="spares and elastic need recovery.inPlace: Auto and the built-in trainer; set that, or remove them",
-        holds=lambda spec: (
-            (spec.spares == 0 and spec.elastic is None)
-            or (spec.recovery.in_place == InPlace.AUTO and spec.custom is None)
-        ),
+        cel="self.spares == 0 || (self.recovery.inPlace == 'Auto' && !has(self.custom))",
+        message="spares need recovery.inPlace: Auto and the built-in trainer; set that, or remove them",
+        holds=lambda spec: spec.spares == 0 or _goes_on_in_place(spec),
+    ),
+    Rule(
+        cel="!has(self.elastic) || (self.recovery.inPlace == 'Auto' && !has(self.custom))",
+        message="elastic needs recovery.inPlace: Auto and the built-in trainer; set that, or remove it",
+        holds=lambda spec: spec.elastic is None or _goes_on_in_place(spec),
     ),
     Rule(
         cel="!has(self.elastic) || !has(self.training) || has(self.training.effectiveBatch)",
@@ -43,13 +49,15 @@ OF_OTHER_MEMBERS = (
         holds=lambda spec: spec.elastic is None or spec.training is None or spec.training.effective_batch is not None,
     ),
     Rule(
-        cel="!has(self.elastic) || (self.elastic.minNodes < self.nodes && "
-        "self.elastic.patienceSeconds < self.recovery.standbySeconds)",
-        message="lower elastic.minNodes below nodes, and elastic.patienceSeconds below recovery.standbySeconds",
-        holds=lambda spec: (
-            spec.elastic is None
-            or (spec.elastic.min_nodes < spec.nodes and spec.elastic.patience_seconds < spec.recovery.standby_seconds)
-        ),
+        cel="!has(self.elastic) || self.elastic.minNodes < self.nodes",
+        message="elastic.minNodes is not below nodes: lower it, or remove elastic",
+        holds=lambda spec: spec.elastic is None or spec.elastic.min_nodes < spec.nodes,
+    ),
+    Rule(
+        cel="!has(self.elastic) || self.elastic.patienceSeconds < self.recovery.standbySeconds",
+        message="elastic.patienceSeconds is not below recovery.standbySeconds, after which all pods leave: lower it, or "
+        "raise that",
+        holds=lambda spec: spec.elastic is None or spec.elastic.patience_seconds < spec.recovery.standby_seconds,
     ),
 )
 """Rules of spec: what a gang needs whose members are not always the same."""
