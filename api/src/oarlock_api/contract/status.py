@@ -38,6 +38,8 @@ class PodPhase(StrEnum):
     """Where the agent is."""
 
     PREFLIGHT = "Preflight"
+    STANDBY = "Standby"
+    """Ready to train, and without a place so far: a spare, or a pod that was made anew."""
     STARTING = "Starting"
     PREPROCESSING = "Preprocessing"
     TRAINING = "Training"

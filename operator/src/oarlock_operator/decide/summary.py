@@ -90,7 +90,7 @@ def _ranks_work(o: Observation, draft: Draft) -> bool:
     """
     if draft.status.phase == Phase.RUNNING or o.progress is None:
         return draft.status.phase == Phase.RUNNING
-    comes_up = {"", PodPhase.PREFLIGHT, *(() if o.spec.custom else (PodPhase.STARTING,))}
+    comes_up = {"", PodPhase.PREFLIGHT, PodPhase.STANDBY, *(() if o.spec.custom else (PodPhase.STARTING,))}
     return o.progress.phase not in comes_up
 
 

@@ -75,7 +75,7 @@ class Requests:
         if request is None or self._taking or now < self._earliest(request.verb):
             return
         if request.verb is Verb.STACKS:
-            if self._board.status.phase != PodPhase.PREFLIGHT:  # before there are no ranks
+            if self._board.status.phase not in (PodPhase.PREFLIGHT, PodPhase.STANDBY):  # before there are no ranks
                 self._begin(request)
                 self._taking = request
                 self._take_stacks(request.id, now)

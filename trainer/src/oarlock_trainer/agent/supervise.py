@@ -362,6 +362,8 @@ class _Supervisor:
         if able and self._rounds.begins():
             seconds = self._preflight.rank_seconds
             self._start_ranks(FIRST, {} if seconds is None else {COLLECTIVE_SECONDS: f"{seconds:.3f}"})
+        elif able and self._rounds.stands_by and self._board.status.phase == PodPhase.PREFLIGHT:
+            self._board.enter(PodPhase.STANDBY)
 
     def _start_ranks(self, round_: Round, variables: Mapping[str, str]) -> None:
         """Start the ranks of this round, with these variables beyond those that name it."""

@@ -86,9 +86,11 @@ def test_a_spare_takes_the_place_of_a_lost_pod_with_its_ranks_numbers_and_is_don
     gang: list[Agent],
 ) -> None:
     before = training(gang)
+    eventually(lambda: gang[2].status()["phase"] == "Standby", "that it is ready")
     gang[1].end()
     status = in_round(gang[0], 2)
     assert status["members"] == [0, 2]
+    eventually(lambda: gang[2].status()["phase"] == "Training", "that it is one of those that train")
     (end,) = status["rounds"]
     assert (end["rank"], end["lostPod"], end["spare"]) == (1, True, True)
     # A step of rank 0 says nothing of the others, which may still be starting.

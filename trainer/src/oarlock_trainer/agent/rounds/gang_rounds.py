@@ -243,6 +243,11 @@ class GangRounds:
         return self._active and self._member.waits
 
     @property
+    def stands_by(self) -> bool:
+        """Whether this pod is ready to train, and waits for a place: a spare, or one that was made anew."""
+        return self._active and self._member.able and (self._incarnation > 1 or self._rank >= self._gang.nodes)
+
+    @property
     def is_aside(self) -> bool:
         """Whether the gang trains without this pod, as far as it knows."""
         return self._active and self._member.is_aside

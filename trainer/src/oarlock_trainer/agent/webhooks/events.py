@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _STAGES: dict[str, tuple[str, str]] = {
     PodPhase.PREFLIGHT: ("preflight", "Checking the node"),
+    PodPhase.STANDBY: ("standby", "Standing by"),
     PodPhase.STARTING: ("init_load_base_model", "Loading the model"),
     PodPhase.PREPROCESSING: ("init_vae_cache", "Preparing the data"),
     PodPhase.TRAINING: ("training", "Training"),
