@@ -15,7 +15,7 @@ from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
 from oarlock_operator.faults.classify import Budget, Fault, classify
 from oarlock_operator.model.node_maintenance import Maintenance
-from oarlock_operator.model.observation import Ending, Pod
+from oarlock_operator.model.observation import Defaults, Ending, Pod
 from oarlock_operator.model.observed_nodes import Node
 
 AT_FIRST = {(seen.name, frozenset(seen.labels.items())) for each in metrics.REGISTRY.collect() for seen in each.samples}
@@ -80,6 +80,64 @@ def test_a_round_is_counted_once_and_what_is_known_of_it_later_is_observed_once(
         "no gang was started again"
     )
     assert began_at_zero("oarlock_rounds_total", **labels)
+
+
+def of_other_members() -> Counted:
+    """A gang of three nodes with a spare, which may go on with fewer; its pod 2 is lost."""
+    training = spec().to_manifest(defaults=False)["training"] | {"effectiveBatch": 12}
+    wanted = spec(nodes=3, spares=1, elastic={"minNodes": 1}, training=training, recovery={"inPlace": "Auto"})
+    world = Counted(job=job(spec=wanted), defaults=Defaults(trainer_image="trainer:test", keys=(b"k" * 32,)))
+    world.running(step=20)
+    node = world.pod(2).node
+    world.nodes[node] = Node(name=node, ready=False, unreachable=True, boot_id="1")
+    world.one_pass()
+    return world
+
+
+def goes_on(world: Counted, *members: int, code: int = 82, rank: int = 2, **known: object) -> None:
+    """The round ended; with these pods the next one has made a step, three seconds after the fault."""
+    world.end_round(code, rank=rank, why="told", step=20, resumed_step=15, **known)
+    number = world.job.status.round + 1
+    for down in (None, 3.0, 3.0):
+        world.learn(down_seconds=down)
+        world.step(21)
+        assert world.progress is not None
+        world.progress = replace(world.progress, round=number, members=members)
+        world.settle()
+
+
+def of_rung(rung: str, reason: str) -> tuple[float, float, float]:
+    return (
+        sample("oarlock_rounds_total", rung=rung, reason=reason),
+        sample("oarlock_recovery_rung_seconds_count", rung=rung),
+        sample("oarlock_recovery_rung_seconds_sum", rung=rung),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rung", "members", "known"),
+    [("ReplacePod", (), {}), ("TakeSpare", (0, 1, 3), {"spare": True}), ("Shrink", (0, 1), {"nodes": 2})],
+)
+def test_how_a_gang_went_on_without_a_lost_pod_is_counted_and_its_time_observed_once(
+    rung: str, members: tuple[int, ...], known: dict[str, object]
+) -> None:
+    rounds, observed, seconds = of_rung(rung, "NodeLost")
+    goes_on(of_other_members(), *members, lost_pod=True, **known)
+    assert of_rung(rung, "NodeLost") == (rounds + 1, observed + 1, seconds + 3.0)
+    assert began_at_zero("oarlock_rounds_total", rung=rung, reason="NodeLost")
+
+
+def test_growing_is_counted_and_observed_once_and_is_no_fault() -> None:
+    world = of_other_members()
+    goes_on(world, 0, 1, lost_pod=True, nodes=2)
+    (rounds, observed, seconds), faults = (
+        of_rung("Grow", "MoreNodes"),
+        sample("oarlock_faults_total", fault_class="NodeLost"),
+    )
+    goes_on(world, code=86, rank=0, nodes=3)
+    assert of_rung("Grow", "MoreNodes") == (rounds + 1, observed + 1, seconds + 3.0)
+    assert sample("oarlock_faults_total", fault_class="NodeLost") == faults
+    assert began_at_zero("oarlock_rounds_total", rung="Grow", reason="MoreNodes")
 
 
 def test_a_restart_is_counted_once_by_budget_and_reason_and_its_stages_are_observed() -> None:

@@ -138,6 +138,7 @@ def _begin_at_zero() -> None:
             RESTARTS.labels(budget=budget, reason=reason)
         for rung in (Rung.RESTART_RANKS, Rung.TAKE_SPARE, Rung.SHRINK, Rung.REPLACE_POD):
             ROUNDS.labels(rung=rung, reason=reason)
+    ROUNDS.labels(rung=Rung.GROW, reason=Reason.MORE_NODES)
     for xid in ("none", *range(1, MOST_XIDS + 1), OTHER):
         GPU_FAULTS.labels(xid=xid, verdict=GpuVerdict.RESTART_PROCESS)
 
