@@ -23,6 +23,7 @@ from PIL import Image
 from oarlock_trainer.data import photographs
 from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.metadata.scan import scan
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def measure(folder: Path, *, count: int, rounds: int) -> None:
 
 def discover(job: Job, ranks: RankGroup, mark: Callable[[str], None]) -> None:
     """The work of one rank."""
-    encoders = fingerprints(Path(job.training.model.path or ""))
+    encoders = fingerprints(Path(job.training.model.path or ""), family_of(job.training.model))
     scanned = scan(job, Locations(), ranks, encoders, fingerprint="bench", go_on=_nothing)
     mark("scanned")
     if scanned.rejected:

@@ -22,6 +22,7 @@ from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table, open_table, publish
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def measure(folder: Path, *, count: int, rounds: int) -> None:
 def first_batch(job: Job, ranks: RankGroup, mark: Callable[[str], None]) -> None:
     """The work of one rank."""
     folder, training = table_folder(job.output), job.training
-    encoders = fingerprints(Path(training.model.path or ""))
+    encoders = fingerprints(Path(training.model.path or ""), family_of(training.model))
 
     def manifest_there() -> Any:
         table = open_table(folder)

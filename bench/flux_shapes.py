@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from oarlock_trainer.models.classes import transformer_class
-from oarlock_trainer.models.objective.loss import image_ids
+from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.models.flux.velocity import image_ids
 
 HEAD = 128
 POOLED_WIDTH, CHANNELS = 768, 64
@@ -41,7 +42,7 @@ def make_model(work: Work, *, device: torch.device, dtype: torch.dtype) -> Any:
     """Diffusers' transformer in training mode; the same weights each time."""
     torch.manual_seed(0)
     with torch.device(device):
-        model = transformer_class()(
+        model = imported(FLUX1.transformer)(
             in_channels=CHANNELS,
             num_layers=work.double,
             num_single_layers=work.single,

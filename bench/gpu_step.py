@@ -22,12 +22,14 @@ from typing import Any
 
 import torch
 from data_report import RESULTS
-from flux_shapes import Work, make_inputs, make_model, step
+from flux_shapes import HEAD, Work, make_inputs, make_model, step
 
 from oarlock_api.engine import Attention, Compile
 from oarlock_trainer.models.compute import attention, fp8
 from oarlock_trainer.models.compute.compiled import compile_blocks
 from oarlock_trainer.models.flux import forward
+from oarlock_trainer.models.flux.architecture import shaped
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.plan.flops import model_flops_utilization, peak_flops, training_flops
 from oarlock_trainer.runtime.errors import ConfigurationError
 
@@ -103,7 +105,9 @@ def measure(way: dict[str, Any], work: Work, rounds: int) -> dict[str, Any]:
         end.synchronize()
         milliseconds.append(start.elapsed_time(end))
     image = statistics.median(milliseconds) / work.batch
-    flops = training_flops(blocks=work.blocks, width=work.width, tokens=work.tokens)
+    flops = training_flops(
+        shaped(double_blocks=work.blocks, single_blocks=0, heads=work.width // HEAD), tokens=work.tokens
+    )
     peak = peak_flops(torch.cuda.get_device_name())
     return {
         "ms_per_image": image,
@@ -126,13 +130,13 @@ def _prepared(way: dict[str, Any], work: Work) -> tuple[Any, dict[str, Any], str
         return model, given, "diffusers' default"
     if way.get("float8"):
         fp8.require_float8(GPU)
-        fp8.use_float8(model)
+        fp8.use_float8(FLUX1.blocks_of(model))
     kernel = attention.choose(Attention(way.get("attention", "Auto")), device=GPU, masked=False)
     recomputed = round(work.blocks * way.get("share", 0.0))
     forward.install(model, attend=attention.attend_with(kernel), recomputed=recomputed)
     ran = attention.assert_ran(kernel, lambda: step(model, given))
     settings = Compile.model_validate({"mode": way.get("compile", "None")})
-    compile_blocks(model, settings, device=GPU, scratch=Path(tempfile.gettempdir()))
+    compile_blocks(FLUX1.blocks_of(model), settings, device=GPU, scratch=Path(tempfile.gettempdir()))
     return model, given, ran
 
 

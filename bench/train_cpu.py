@@ -29,6 +29,7 @@ from oarlock_api.engine import Attention, Compile
 from oarlock_trainer.models.compute.attention import attend_with
 from oarlock_trainer.models.compute.compiled import compile_blocks
 from oarlock_trainer.models.flux import forward
+from oarlock_trainer.models.flux.family import FLUX1
 
 CPU = torch.device("cpu")
 SECONDS, USED, RATIO, KEPT = "step, s", "CPU s", "CPU, of theirs", "kept, MB"
@@ -83,7 +84,7 @@ def contenders(work: Work, *, compiled: bool) -> Mapping[str, Callable[[Any], An
 
     def ours_compiled(model: Any) -> Any:
         settings = Compile.model_validate({"mode": "Default"})
-        compile_blocks(ours(model), settings, device=CPU, scratch=Path(tempfile.gettempdir()))
+        compile_blocks(FLUX1.blocks_of(ours(model)), settings, device=CPU, scratch=Path(tempfile.gettempdir()))
         return model
 
     found: dict[str, Callable[[Any], Any]] = {

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from oarlock_api.trainingjob import TrainingJob
-from oarlock_trainer.plan.parameters import Architecture
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.plan.planner import Plan, plan_for
 
 from .fences import ROOT, fences
@@ -30,7 +30,7 @@ def planned(job: TrainingJob) -> Plan:
     assert job.spec.training is not None
     ranks = job.spec.nodes * job.spec.gpus_per_node
     return plan_for(
-        job.spec.training, Architecture(), world_size=ranks, local_world_size=job.spec.gpus_per_node,
+        job.spec.training, FLUX1.published, world_size=ranks, local_world_size=job.spec.gpus_per_node,
         gpu_memory_bytes=H100_BYTES, gpu_name="NVIDIA H100 80GB HBM3",
     )  # fmt: skip
 

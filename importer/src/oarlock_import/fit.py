@@ -1,8 +1,9 @@
 """Whether the imported job fits into its GPUs, by the planner's own model, in words for the list of what is to do.
 
 A job that SimpleTuner ran may need several times the memory here: it keeps weights and moments in bfloat16 on one GPU,
-where a job keeps float32 and spreads it over many. No file is read: the model is taken to be FLUX.1's own, the GPUs to be
-those that the planner assumes, and pictures to be squares of the largest resolution. `oarlock-trainer plan` knows more.
+where a job keeps float32 and spreads it over many. No file is read: the model is taken to be its family's published one,
+the GPUs to be those that the planner assumes, and pictures to be squares of the largest resolution. `oarlock-trainer plan`
+knows more.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.plan.gpus import ASSUMED, gpu, larger
 from oarlock_trainer.plan.memory import GB, need
-from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.recomputation import allowed, fewest
 from oarlock_trainer.plan.remedies import remedies
 from oarlock_trainer.plan.work import stages, work_of
@@ -27,7 +28,7 @@ def task(spec: TrainingJobSpec) -> str:
         return ""
     training, limit = spec.training, gpu(ASSUMED).memory
     ranks = spec.nodes * spec.gpus_per_node
-    work = work_of(training, Architecture(), ranks=ranks, ranks_per_node=spec.gpus_per_node)
+    work = work_of(training, family_of(training.model).published, ranks=ranks, ranks_per_node=spec.gpus_per_node)
     work = replace(work, stage=stages(work, training)[-1])  # that which needs least of those that the job may have
     choices = allowed(training.activation_checkpointing, blocks=work.shape.blocks)
     where = f"(a model, for {spec.nodes} x {spec.gpus_per_node} {ASSUMED}, which are assumed)"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from oarlock_import.family import FAMILY
 from oarlock_import.options import Options
 from oarlock_import.rows import table
 from oarlock_import.tables.lycoris import LYCORIS, PRESET
-from oarlock_trainer.models.adapters.targets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LAYERS = {
     "Attention": ("all",),
     "FluxAttention": ("all",),
-    "FeedForward": tuple(name for name in PRESETS["all+ffs"] if name.startswith("ff")),
+    "FeedForward": tuple(name for name in FAMILY.presets.names["all+ffs"] if name.startswith("ff")),
 }
 """Class of FLUX.1's modules -> names and presets of the linear layers in it."""
 _MOST_RANK = 1024

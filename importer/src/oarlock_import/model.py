@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from oarlock_import import lycoris
-from oarlock_trainer.models.adapters.targets import PRESETS
+from oarlock_import.family import FAMILY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,8 @@ def _standard(options: Options, draft: Draft) -> None:
         options.mapped("lora_alpha", words="-> training.lora.alpha: the rank")
     options.carry(draft, "lora_dropout")
     target = str(options.value("flux_lora_target")).lower()
-    if target in PRESETS:
-        options.carry(draft, "flux_lora_target", value=list(PRESETS[target]))
+    presets = FAMILY.presets.names
+    if target in presets:
+        options.carry(draft, "flux_lora_target", value=list(presets[target]))
     else:
-        options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(PRESETS)}")
+        options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(presets)}")

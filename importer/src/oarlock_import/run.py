@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from oarlock_import import deepspeed
-from oarlock_trainer.plan.parameters import Architecture
+from oarlock_import.family import FAMILY
 
 if TYPE_CHECKING:
     from oarlock_import.draft import Draft
@@ -19,7 +19,6 @@ _CHECKPOINTING = (
     "gradient_checkpointing_interval",
     "gradient_checkpointing_segment_stride",
 )
-_FLUX = Architecture()
 _UNLIMITED = 1000
 """The most checkpoints that a job keeps."""
 
@@ -83,7 +82,8 @@ def _activation_checkpointing(options: Options, draft: Draft) -> None:
     switch, width, apart = _CHECKPOINTING
     interval = max(options.value(width) or 1, 1)
     stride = options.value(apart) or interval
-    kinds = (_FLUX.double_blocks, _FLUX.single_blocks)
+    shape = FAMILY.published
+    kinds = [kind.number for kind in shape.kinds]
     recomputed = sum(block % stride < interval for blocks in kinds for block in range(blocks))
     if not options.value(switch):
         options.carry(draft, switch, value="None")
@@ -91,13 +91,13 @@ def _activation_checkpointing(options: Options, draft: Draft) -> None:
     elif stride < interval:
         options.refused(apart, f"SimpleTuner itself takes none below {width}; raise it, or remove it")
         why = f"{apart} is refused"
-    elif recomputed == _FLUX.blocks:
+    elif recomputed == shape.blocks:
         options.carry(draft, switch, value="Full")
         why = "every block is recomputed, together with others or by itself"
     else:
         options.carry(draft, switch, value="Partial")
-        differs = f"{recomputed} of {_FLUX.blocks} blocks as there, here the first ones"
-        options.carry(draft, apart, value=recomputed * 100 // _FLUX.blocks, differs=differs)
+        differs = f"{recomputed} of {shape.blocks} blocks as there, here the first ones"
+        options.carry(draft, apart, value=recomputed * 100 // shape.blocks, differs=differs)
         why = f"{apart} tells the share of the blocks"
     for key in (switch, width, apart):
         options.ignored(key, why)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from saving import Alone  # noqa: E402
 from oarlock_api.weights import HubModel  # noqa: E402
 from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT, Hub  # noqa: E402
 from oarlock_trainer.models import folder, needed_files  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 from oarlock_trainer.models.source import bring  # noqa: E402
 from oarlock_trainer.models.source_kinds import HubSource  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError  # noqa: E402
@@ -37,7 +39,9 @@ def hub() -> Iterator[tiny_hub.TinyHub]:
 def hub_source(hub: tiny_hub.TinyHub, scratch: Path, *, repo: str = "o/m", **environment: str) -> HubSource:
     own = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", OFFLINE_BY_DEFAULT: "1"}
     speaks = Hub({**os.environ, **own, **environment})
-    return HubSource("training.model.hub", speaks, HubModel(repo=repo), needed_files.of_model, scratch)
+    return HubSource(
+        "training.model.hub", speaks, HubModel(repo=repo), partial(needed_files.of_model, family=FLUX1), scratch
+    )
 
 
 def brought(source: HubSource) -> Path:
@@ -52,7 +56,7 @@ def test_a_model_of_a_hub_is_fetched_once_by_its_commit_and_checked(
     hub.damaged["vae/diffusion_pytorch_model.safetensors"] = 1
     source = hub_source(hub, tmp_path / "scratch")
     found = brought(source)
-    folder.check(found, field="training.model.hub")
+    folder.check(found, FLUX1, field="training.model.hub")
     assert names_below(found) == names_below(tiny_flux)
     assert all((found / name).read_bytes() == (published / name).read_bytes() for name in names_below(found))
     hub.asked.clear()

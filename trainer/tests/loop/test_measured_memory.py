@@ -15,7 +15,6 @@ from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.loop import trained_model
 from oarlock_trainer.plan.gpus import shown_bytes
 from oarlock_trainer.plan.memory import need
-from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import Plan, plan_for
 from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError
@@ -24,6 +23,7 @@ preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
 from oarlock_trainer.loop import measured_memory  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ def training(**fields: Any) -> Training:
 
 def plan_of(job: Training) -> Plan:
     return plan_for(
-        job, Architecture(), world_size=32, local_world_size=8, gpu_memory_bytes=H100_BYTES,
+        job, FLUX1.published, world_size=32, local_world_size=8, gpu_memory_bytes=H100_BYTES,
         gpu_name="NVIDIA H100 80GB HBM3",
     )  # fmt: skip
 

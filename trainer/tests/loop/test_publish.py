@@ -18,6 +18,7 @@ from oarlock_api.contract.secrets import secret_variable  # noqa: E402
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT, Hub  # noqa: E402
 from oarlock_trainer.loop import publish as publishing  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 from oarlock_trainer.models.needed_files import of_model  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError  # noqa: E402
 from oarlock_trainer.runtime.job import Job, RankInfo  # noqa: E402
@@ -66,7 +67,7 @@ def model(tmp_path: Path) -> Path:
 
 def send(store: Store, model: Path) -> list[str]:
     store.sent.clear()
-    publishing._to_files(store, model, model.parent / ".oarlock/published-x.json", nothing)
+    publishing._to_files(store, model, FLUX1, model.parent / ".oarlock/published-x.json", nothing)
     return store.sent
 
 
@@ -110,7 +111,7 @@ def test_over_an_older_model_no_reader_sees_a_mix_and_nothing_of_it_stays(model:
             self.read_model()
 
         def read_model(self) -> None:
-            names = of_model(entry.name for entry in self.list())
+            names = of_model((entry.name for entry in self.list()), FLUX1)
             if "model_index.json" in names:
                 seen.append(frozenset(self.read(name) for name in names))
 

@@ -10,7 +10,7 @@ import pytest
 
 from oarlock_api.training import Training
 from oarlock_trainer.loop.trained_model import tell_accelerate, text_tokens
-from oarlock_trainer.plan.parameters import Architecture
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.plan.planner import plan_for
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def test_accelerates_variable_has_the_stage_of_the_plan(fields: dict[str, Any], 
     data = {"datasets": [{"name": "photos", "source": {"path": "/data"}}]}
     body = {"model": {"family": "Flux1", "path": "/m"}, "steps": 1, "data": data} | fields
     plan = plan_for(
-        Training.model_validate(body), Architecture(), world_size=8, local_world_size=8, gpu_memory_bytes=None
+        Training.model_validate(body), FLUX1.published, world_size=8, local_world_size=8, gpu_memory_bytes=None
     )
     environment: dict[str, str] = {}
     tell_accelerate(plan, environment)
@@ -41,7 +41,7 @@ def test_a_stage_that_the_planner_chose_is_told() -> None:
     body = {"model": {"family": "Flux1", "path": "/m"}, "steps": 1, "data": data, "gradientAccumulation": 4}
     plan = plan_for(
         Training.model_validate(body | {"batchSize": 2, "compile": {"mode": "Default"}}),
-        Architecture(),
+        FLUX1.published,
         world_size=32,
         local_world_size=8,
         gpu_memory_bytes=85_520_809_984,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_trainer.models import folder
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 
 if TYPE_CHECKING:
@@ -28,13 +29,13 @@ def model(tiny_flux: Path, tmp_path: Path) -> Path:
 
 def refusal(model: Path) -> str:
     with pytest.raises(ConfigurationError) as refused:
-        folder.check(model, field=FIELD)
+        folder.check(model, FLUX1, field=FIELD)
     return str(refused.value)
 
 
 def test_a_complete_model_is_taken(model: Path) -> None:
-    folder.check(model, field=FIELD)
-    folder.check_transformer(model, field="training.initFrom.path")
+    folder.check(model, FLUX1, field=FIELD)
+    folder.check_transformer(model, FLUX1, field="training.initFrom.path")
 
 
 def test_a_path_that_is_not_there_is_told_with_what_is(model: Path) -> None:
@@ -109,10 +110,10 @@ def test_a_link_that_leads_out_of_the_mount_is_named_with_its_target(model: Path
 
 def test_of_the_weights_to_start_from_only_the_transformer_counts(model: Path) -> None:
     shutil.rmtree(model / "vae")
-    folder.check_transformer(model, field="training.initFrom.path")
+    folder.check_transformer(model, FLUX1, field="training.initFrom.path")
     shutil.rmtree(model / "transformer")
     with pytest.raises(ConfigurationError, match=r"^training\.initFrom\.path: .* transformer is missing"):
-        folder.check_transformer(model, field="training.initFrom.path")
+        folder.check_transformer(model, FLUX1, field="training.initFrom.path")
 
 
 def test_a_mount_that_fails_while_the_model_is_read_is_the_storages_fault() -> None:

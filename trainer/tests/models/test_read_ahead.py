@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_api.weights import ModelFamily
 from oarlock_trainer.loop import trained_model
 from oarlock_trainer.models import read_ahead, transformer
 
@@ -125,7 +126,10 @@ def test_one_rank_of_each_node_that_reads_weights_reads_ahead(
     monkeypatch.setattr(trained_model, "initial_weights", lambda _job: None)
     monkeypatch.setattr(trained_model, "model_folder", lambda _job: tiny_flux)
     setup: Any = SimpleNamespace(
-        job=SimpleNamespace(rank_info=SimpleNamespace(local_rank=local_rank, is_leader=rank == 0)),
+        job=SimpleNamespace(
+            rank_info=SimpleNamespace(local_rank=local_rank, is_leader=rank == 0),
+            training=SimpleNamespace(model=SimpleNamespace(family=ModelFamily.FLUX1)),
+        ),
         ranks=SimpleNamespace(device="cpu"),
         resumed=None,
     )

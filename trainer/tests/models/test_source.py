@@ -24,6 +24,7 @@ from oarlock_trainer.models import (  # noqa: E402
     store_fetch,
 )
 from oarlock_trainer.models.fetch_progress import FetchProgress  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 from oarlock_trainer.models.pinned_listing import listing_of  # noqa: E402
 from oarlock_trainer.models.source import check_stored_initial  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, LeftOnRequest, StorageError  # noqa: E402
@@ -42,18 +43,18 @@ def test_only_what_diffusers_reads_is_fetched_and_it_is_a_model(
 ) -> None:
     source, _ = source_of(published, tmp_path / "scratch")
     found = source.bring(source.list(), go_on=nothing, tell=nothing)
-    folder.check(found, field=FIELD)
+    folder.check(found, FLUX1, field=FIELD)
     assert names_below(found) == names_below(tiny_flux)
     assert all((found / name).read_bytes() == (published / name).read_bytes() for name in names_below(found))
 
 
 def test_a_network_without_safetensors_keeps_its_other_weights_and_a_lone_variant_is_kept() -> None:
     names = ["vae/config.json", "vae/x.bin", "transformer/config.json", "transformer/x.fp16.safetensors", "vae/x.onnx"]
-    assert set(needed_files.of_model(names)) == set(names) - {"vae/x.onnx"}
+    assert set(needed_files.of_model(names, FLUX1)) == set(names) - {"vae/x.onnx"}
     parts = [f"transformer/x-0000{n}-of-00002.safetensors" for n in (1, 2)]
     index = "transformer/x.safetensors.index.json"
     twins = ["transformer/x.bin", "transformer/x.bin.index.json", "transformer/x.fp16.safetensors.index.json"]
-    assert needed_files.of_transformer([*parts, index, *twins, "model_index.json"]) == sorted([*parts, index])
+    assert needed_files.of_transformer([*parts, index, *twins, "model_index.json"], FLUX1) == sorted([*parts, index])
 
 
 def test_what_a_node_has_is_not_fetched_again_until_a_file_changes(published: Path, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from oarlock_trainer.models import transformer
-from oarlock_trainer.models.classes import transformer_class
+from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ WEIGHTS = "transformer/diffusion_pytorch_model.safetensors"
 
 def test_the_weights_are_those_that_diffusers_loads(tiny_flux: Path) -> None:
     theirs = (
-        transformer_class()
+        imported(FLUX1.transformer)
         .from_pretrained(tiny_flux / "transformer", dtype=torch.bfloat16, low_cpu_mem_usage=False)
         .state_dict()
     )

@@ -24,11 +24,14 @@ from torch.utils._pytree import tree_iter  # noqa: E402
 from oarlock_trainer.models.compute.attention import attend_with, choose  # noqa: E402
 from oarlock_trainer.models.compute.compiled import compile_blocks  # noqa: E402
 from oarlock_trainer.models.flux import forward as forward_pass  # noqa: E402
+from oarlock_trainer.models.flux.architecture import shaped  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+DOUBLE, SINGLE = FLUX1.published.kinds
 _BFLOAT16 = torch.bfloat16
 _TEXT, _SIDE = 128, 32
 _TOKENS = _TEXT + _SIDE**2
@@ -84,7 +87,7 @@ def widths_kept(
 
 
 def test_an_eager_block_keeps_no_more_than_is_planned_for() -> None:
-    planned = widths(compiled=False).double
+    planned = widths(DOUBLE.kept, compiled=False)
     one_each = widths_kept(double=1, single=1)
     for more in ({"double": 2, "single": 1}, {"double": 1, "single": 2}):
         norms = 2  # queries and keys as they come into their norms, which the CPU keeps as float32
@@ -121,14 +124,15 @@ def test_a_compiled_block_keeps_what_is_planned_for_its_kind(tmp_path: Path, *, 
 
     def prepare(transformer: Any) -> None:
         forward_pass.install(transformer, attend=attend_with(Attention.SDPA))
-        compile_blocks(transformer, settings, device=torch.device("cpu"), scratch=tmp_path, lean=lean)
+        compile_blocks(FLUX1.blocks_of(transformer), settings, device=torch.device("cpu"), scratch=tmp_path, lean=lean)
 
     def kept(**blocks: int) -> float:
         return widths_kept(**blocks, prepare=prepare, dtypes=(_BFLOAT16, torch.float32))
 
-    planned, one_each = widths(compiled=True, lean=lean), kept(double=1, single=1)
-    assert planned.double - 0.2 < kept(double=2, single=1) - one_each <= planned.double
-    assert planned.single - 0.2 < kept(double=1, single=2) - one_each <= planned.single
+    one_each = kept(double=1, single=1)
+    for kind, more in ((DOUBLE, {"double": 2, "single": 1}), (SINGLE, {"double": 1, "single": 2})):
+        planned = widths(kind.kept, compiled=True, lean=lean)
+        assert planned - 0.2 < kept(**more) - one_each <= planned
 
 
 class Alive(TorchDispatchMode):
@@ -195,9 +199,9 @@ def test_a_gpu_needs_no_more_than_is_planned_for_and_not_much_less(recomputed: i
         transformer.enable_gradient_checkpointing()
     taken = taken_by_a_pass(transformer, text=text, side=side)
     tokens, width = text + side**2, transformer.inner_dim
-    one, kept = width_bytes(tokens=tokens, samples=1, width=width), widths(compiled=False)
-    planned = kept_bytes(double=2, single=4, recomputed=recomputed, token_bytes=one, kept=kept)
-    planned += working_bytes(token_bytes=one, compiled=False)
+    one, kinds = width_bytes(tokens=tokens, samples=1, width=width), shaped(double_blocks=2, single_blocks=4).kinds
+    planned = kept_bytes(kinds, recomputed=recomputed, token_bytes=one, compiled=False)
+    planned += working_bytes(kinds, token_bytes=one, compiled=False)
     assert 0.5 * planned < taken <= planned
 
 
@@ -213,11 +217,14 @@ def test_a_gpus_compiled_blocks_need_no_more_than_is_planned_for_and_not_much_le
     transformer = make_transformer(double=2, single=4, heads=24).cuda().train()
     forward_pass.install(transformer, attend=attend_with(choose(Attention.AUTO, device=gpu, masked=False)))
     settings = Compile.model_validate({"mode": "Default", "fullGraph": True})
-    compile_blocks(transformer, settings, device=gpu, scratch=tmp_path, lean=lean)
+    compile_blocks(FLUX1.blocks_of(transformer), settings, device=gpu, scratch=tmp_path, lean=lean)
     taken = taken_by_a_pass(transformer, text=text, side=side)
-    one, kept = width_bytes(tokens=text + side**2, samples=1, width=3072), widths(compiled=True, lean=lean)
-    planned = kept_bytes(double=2, single=4, recomputed=0, token_bytes=one, kept=kept)
-    planned += working_bytes(token_bytes=one, compiled=True)
+    one, kinds = (
+        width_bytes(tokens=text + side**2, samples=1, width=3072),
+        shaped(double_blocks=2, single_blocks=4).kinds,
+    )
+    planned = kept_bytes(kinds, recomputed=0, token_bytes=one, compiled=True, lean=lean)
+    planned += working_bytes(kinds, token_bytes=one, compiled=True)
     assert 0.5 * planned < taken <= planned
 
 
@@ -236,18 +243,19 @@ def test_a_gpus_compiled_block_keeps_what_is_planned_for_its_kind(
     def kept(**blocks: int) -> float:
         transformer = make_transformer(**blocks, heads=24).cuda().train()
         forward_pass.install(transformer, attend=attend_with(choose(Attention.AUTO, device=gpu, masked=False)))
-        compile_blocks(transformer, settings, device=gpu, scratch=tmp_path, lean=lean)
+        compile_blocks(FLUX1.blocks_of(transformer), settings, device=gpu, scratch=tmp_path, lean=lean)
         forward(transformer, text=text, side=side, device="cuda").float().square().mean().backward()  # compiles
         before = torch.cuda.memory_allocated()
         result = forward(transformer, text=text, side=side, device="cuda")
         assert result.requires_grad
         return (torch.cuda.memory_allocated() - before) / one
 
-    planned, one_each = widths(compiled=True, lean=lean), kept(double=1, single=1)
+    planned = [widths(kind.kept, compiled=True, lean=lean) for kind in (DOUBLE, SINGLE)]
+    one_each = kept(double=1, single=1)
     double, single = kept(double=2, single=1) - one_each, kept(double=1, single=2) - one_each
-    record_property("widths", f"{double:.2f} of {planned.double} planned, {single:.2f} of {planned.single}")
-    assert planned.double - 0.5 < double <= planned.double
-    assert planned.single - 0.5 < single <= planned.single
+    record_property("widths", f"{double:.2f} of {planned[0]} planned, {single:.2f} of {planned[1]}")
+    assert planned[0] - 0.5 < double <= planned[0]
+    assert planned[1] - 0.5 < single <= planned[1]
 
 
 @pytest.mark.gpu

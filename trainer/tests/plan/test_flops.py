@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.plan.flops import (
     attention_flops,
     matrix_flops,
@@ -17,20 +20,20 @@ from oarlock_trainer.plan.flops import (
     ("pixels", "text", "teraflops"), [(256, 256, 20.4), (512, 512, 64.4), (768, 512, 125.7), (1024, 512, 223.1)]
 )
 def test_training_flops_match_the_table_for_the_12_billion_model(pixels: int, text: int, teraflops: float) -> None:
-    flops = training_flops(blocks=57, width=3072, tokens=(pixels // 16) ** 2 + text)
+    flops = training_flops(FLUX1.published, tokens=(pixels // 16) ** 2 + text)
     assert flops / 1e12 == pytest.approx(teraflops, abs=0.06)
 
 
 def test_frozen_matrices_have_no_gradients_of_their_own_and_attention_has_all_of_its() -> None:
     """At 1024 pixels, from the shares of the table: 59.49 TFLOP of matrices and 14.87 of attention in a forward pass."""
-    shape = {"blocks": 57, "width": 3072, "tokens": 4608}
+    shape: Any = {"shape": FLUX1.published, "tokens": 4608}
     assert training_flops(**shape, frozen=True) / 1e12 == pytest.approx(2 * 59.49 + 3 * 14.87, abs=0.05)
     more = training_flops(**shape, frozen=True, regularizes=True) - training_flops(**shape, frozen=True)
     assert more == pytest.approx(matrix_flops(**shape) + attention_flops(**shape))
 
 
 def test_fifteen_seconds_a_step_with_eight_pictures_per_h100_is_twelve_percent() -> None:
-    flops = 8 * 32 * training_flops(blocks=57, width=3072, tokens=4608)
+    flops = 8 * 32 * training_flops(FLUX1.published, tokens=4608)
     peak = peak_flops("NVIDIA H100 80GB HBM3")
     assert peak is not None
     assert model_flops_utilization(flops=flops, seconds=15.0, devices=32, peak=peak) == pytest.approx(0.12, abs=0.001)

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.weights import Lora
 from oarlock_trainer.engine import adamw_bf16
-from oarlock_trainer.plan.activations import kept_bytes, width_bytes, widths, working_bytes
+from oarlock_trainer.models.flux.architecture import shaped
+from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.plan.activations import kept_bytes, width_bytes, working_bytes
 from oarlock_trainer.plan.memory import GB, host_bytes, need
-from oarlock_trainer.plan.parameters import Architecture, adapters, whole
+from oarlock_trainer.plan.parameters import adapters, whole
 from oarlock_trainer.plan.work import Workload
 
-FLUX = Architecture()
+FLUX = FLUX1.published
 FULL = Workload(shape=FLUX, parameters=whole(FLUX), ranks_per_node=8)
-LORA = replace(FULL, parameters=adapters(FLUX, Lora(rank=16)), adapters=True, stage=0)
+LORA = replace(FULL, parameters=adapters(FLUX, Lora(rank=16), FLUX1.presets), adapters=True, stage=0)
 
 STATES = ("weights", "gradients", "buckets", "optimizer", "update", "EMA")
 
@@ -74,18 +76,18 @@ def test_activations_of_a_picture_follow_the_table(
     one = width_bytes(tokens=tokens, samples=1, width=3072)
 
     def kept(recomputed: int, **how: bool) -> float:
-        return kept_bytes(double=19, single=38, recomputed=recomputed, token_bytes=one, kept=widths(**how)) / GB
+        return kept_bytes(FLUX.kinds, recomputed=recomputed, token_bytes=one, **how) / GB
 
     assert kept(57, compiled=True) == pytest.approx(inputs_alone, abs=0.006)
     assert kept(0, compiled=True) == pytest.approx(compiled, abs=0.06)
     assert kept(0, compiled=True, lean=True) == pytest.approx(lean, abs=0.06)
     assert kept(0, compiled=False) == pytest.approx(eager, abs=0.5)
-    assert working_bytes(token_bytes=one, compiled=True) == pytest.approx(20.2 * one)
+    assert working_bytes(FLUX.kinds, token_bytes=one, compiled=True) == pytest.approx(20.2 * one)
 
 
 def test_the_first_blocks_are_recomputed_and_all_double_ones_come_first() -> None:
-    kept = widths(compiled=True)
-    sizes = [kept_bytes(double=2, single=2, recomputed=number, token_bytes=10, kept=kept) for number in range(5)]
+    kinds = shaped(double_blocks=2, single_blocks=2).kinds
+    sizes = [kept_bytes(kinds, recomputed=number, token_bytes=10, compiled=True) for number in range(5)]
     assert [more - less for more, less in pairwise(sizes)] == [182, 182, 162, 162]
 
 

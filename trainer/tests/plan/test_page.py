@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.training import Training
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.plan.communication import fabric
 from oarlock_trainer.plan.gpus import gpu
-from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import Gpus, Plan, choose
 from oarlock_trainer.plan.work import work_of
 from oarlock_trainer.runtime.errors import ConfigurationError
@@ -38,7 +38,7 @@ def plan(
         }
     )
     kind = gpu("H100")
-    work = work_of(training, Architecture(), ranks=NODES * GPUS, ranks_per_node=GPUS)
+    work = work_of(training, FLUX1.published, ranks=NODES * GPUS, ranks_per_node=GPUS)
     return choose(work, training, Gpus(memory=kind.memory, kind=kind, fabric=fabric(cards, gpu=kind)))
 
 
@@ -100,7 +100,7 @@ def test_the_refusal_is_the_planners() -> None:
         }
     )
     kind = gpu("H100")
-    work = work_of(training, Architecture(), ranks=4, ranks_per_node=4)
+    work = work_of(training, FLUX1.published, ranks=4, ranks_per_node=4)
     with pytest.raises(ConfigurationError) as refused:
         choose(work, training, Gpus(memory=kind.memory, kind=kind, fabric=fabric("NVLink", gpu=kind)))
     said = str(refused.value).splitlines()

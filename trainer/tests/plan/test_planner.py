@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from on_h100s import COMPILED, FLUX, H100_BYTES, on_h100, training
 
 from oarlock_api.status import ResolvedPlan
+from oarlock_trainer.models.flux.architecture import shaped
 from oarlock_trainer.plan.communication import fabric
 from oarlock_trainer.plan.gpus import gpu
 from oarlock_trainer.plan.memory import need
-from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import Gpus, choose, plan_for
 from oarlock_trainer.plan.work import same_effective_batch, work_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
-TINY = Architecture(double_blocks=2, single_blocks=4, heads=4, head_width=16, text_width=32, pooled_width=32)
+TINY = shaped(double_blocks=2, single_blocks=4, heads=4, head_width=16, text_width=32, pooled_width=32)
 
 
 def test_the_default_job_on_four_nodes_recomputes_47_of_57_blocks_when_compiled() -> None:

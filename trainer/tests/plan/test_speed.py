@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from oarlock_api.engine import Attention
 from oarlock_api.weights import Lora
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.plan.communication import NVLINK, Interconnect, assumed_fabric, fabric, gather_bytes, traffic
 from oarlock_trainer.plan.gpus import gpu, gpu_of_device, larger, usable_bytes
-from oarlock_trainer.plan.parameters import Architecture, adapters, whole
+from oarlock_trainer.plan.parameters import adapters, whole
 from oarlock_trainer.plan.speed import expect
 from oarlock_trainer.plan.work import Workload
 from oarlock_trainer.runtime.errors import ConfigurationError
 
-FLUX = Architecture()
+FLUX = FLUX1.published
 FULL = Workload(shape=FLUX, parameters=whole(FLUX), ranks=32, ranks_per_node=8, samples=8, compiled=True)
 H100 = gpu("H100")
 RAILS = fabric("8x400G", gpu=H100)
@@ -58,7 +59,7 @@ def test_stage_3_moves_weights_twice_and_gradients_once_a_micro_batch() -> None:
 
 
 def test_adapters_alone_are_exchanged_where_they_alone_are_trained() -> None:
-    lora = replace(FULL, parameters=adapters(FLUX, Lora(rank=16)), adapters=True, stage=0)
+    lora = replace(FULL, parameters=adapters(FLUX, Lora(rank=16), FLUX1.presets), adapters=True, stage=0)
     assert traffic(lora).total < 0.02 * traffic(FULL).total
 
 

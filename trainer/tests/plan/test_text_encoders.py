@@ -9,10 +9,9 @@ import pytest
 
 from oarlock_api.data import TextEmbedsMode
 from oarlock_api.training import Training
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.plan import text_encoders
-from oarlock_trainer.plan.embeds import Encoded
 from oarlock_trainer.plan.memory import host_bytes, need
-from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import Plan, plan_for
 from oarlock_trainer.plan.text_encoders import Home, costs
 from oarlock_trainer.plan.work import Workload, text_homes
@@ -27,7 +26,7 @@ def planned(mode: str, *, memory: int = H100, **fields: Any) -> Plan:
         "data": {"textEmbedsMode": mode, "datasets": [{"name": "photos", "source": {"path": "/data"}}]},
     } | fields  # fmt: skip
     return plan_for(
-        Training.model_validate(body), Architecture(), world_size=32, local_world_size=8, gpu_memory_bytes=memory,
+        Training.model_validate(body), FLUX1.published, world_size=32, local_world_size=8, gpu_memory_bytes=memory,
         gpu_name="NVIDIA H100 80GB HBM3",
     )  # fmt: skip
 
@@ -95,7 +94,7 @@ def test_a_job_that_caches_has_one_home_and_one_that_does_not_has_two() -> None:
 
 
 def test_caching_costs_bytes_and_work_once_and_encoding_now_costs_work_each_time() -> None:
-    ways = costs(distinct=10_000_000, drawn=12_800_000, encoded=Encoded())
+    ways = costs(distinct=10_000_000, drawn=12_800_000, encoded=FLUX1.encoded)
     cached, live = ways[TextEmbedsMode.CACHE], ways[TextEmbedsMode.ON_THE_FLY]
     assert cached.stored == pytest.approx(42e12, rel=0.01)
     assert live.stored == 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.data.quarantine import Rejected
-    from oarlock_trainer.models.flux.encode import PictureEncoder
+    from oarlock_trainer.models.encoders import PictureEncoder
 
 CUT = Cut(scaled=Size(64, 64), left=0, top=0, target=Size(64, 64))
 

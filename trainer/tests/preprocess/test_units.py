@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from oarlock_trainer.data.flips import picture_at
 from oarlock_trainer.data.metadata.table import Table, TableManifest, TablePart, write_part
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.preprocess.units import EMPTY, latent_work, share, text_work
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def test_every_missing_picture_is_in_one_unit_of_one_size_and_stored_ones_move_n
     rows: list[tuple[int, int, int, list[int]]], draw: Any
 ) -> None:
     found = table(rows)
-    everything = latent_work(found, missing=found.kept, wanted=found.kept)
+    everything = latent_work(found, FLUX1.encoded, missing=found.kept, wanted=found.kept)
     keys = [found.picture(int(row)).image_key for row in everything["row"]]
     assert sorted(keys) == sorted({found.picture(row).image_key for row in range(len(found))})
     whole = units(everything)
@@ -70,7 +71,7 @@ def test_every_missing_picture_is_in_one_unit_of_one_size_and_stored_ones_move_n
         assert len({(found.picture(row).dataset, found.picture(row).target) for row, _ in unit}) == 1
     stored = {key for key in keys if draw.random() < 0.5}
     missing = np.array([found.picture(row).image_key not in stored for row in range(len(found))])
-    rest = units(latent_work(found, missing=missing, wanted=found.kept))
+    rest = units(latent_work(found, FLUX1.encoded, missing=missing, wanted=found.kept))
     left = {tuple(one for one in unit if missing[one[0]]) for unit in whole}
     assert rest == left - {()}
 
@@ -82,13 +83,13 @@ def test_every_missing_caption_is_in_one_unit_once_and_the_empty_one_too(
 ) -> None:
     found = table(rows)
     flat = [caption for row in range(len(found)) for caption in found.picture(row).text_keys]
-    everything = text_work(found, missing=np.ones(len(flat) + 1, dtype=bool), unpadded=False)
+    everything = text_work(found, FLUX1.encoded, missing=np.ones(len(flat) + 1, dtype=bool), unpadded=False)
     keys = [found.picture(row).text_keys[caption] for row, caption, _ in everything.tolist() if row != EMPTY]
     assert sorted(keys) == sorted(set(flat))
     assert (everything["row"] == EMPTY).sum() == 1
     stored = {key for key in keys if draw.random() < 0.5}
     missing = np.array([key not in stored for key in flat] + [False])
-    work = text_work(found, missing=missing, unpadded=True)
+    work = text_work(found, FLUX1.encoded, missing=missing, unpadded=True)
     left = [found.picture(row).text_keys[caption] for row, caption, _ in work.tolist()]
     assert sorted(left) == sorted(set(flat) - stored)
 
@@ -98,7 +99,7 @@ def test_ranks_have_all_units_together_and_none_twice(
     rows: list[tuple[int, int, int, list[int]]], world_size: int
 ) -> None:
     found = table(rows)
-    work = latent_work(found, missing=found.kept, wanted=found.kept)
+    work = latent_work(found, FLUX1.encoded, missing=found.kept, wanted=found.kept)
     dealt = [unit.tolist() for rank in range(world_size) for unit in share(work, rank=rank, world_size=world_size)]
     assert sorted(entry for unit in dealt for entry in unit) == sorted(work.tolist())
     assert len({unit[0][2] for unit in dealt}) == len(dealt)
@@ -110,7 +111,7 @@ def test_what_is_mirrored_has_units_of_its_own(
 ) -> None:
     found = table(rows)
     twice = np.tile(found.kept, 2)
-    work = latent_work(found, missing=twice, wanted=twice)
+    work = latent_work(found, FLUX1.encoded, missing=twice, wanted=twice)
     pictures = [picture_at(found, int(entry)) for entry in work["row"]]
     assert len({picture.image_key for picture in pictures}) == len(work)
     for unit in units(work):
@@ -122,7 +123,7 @@ def test_what_is_mirrored_has_units_of_its_own(
 
 def test_large_buckets_are_cut_into_units_of_whole_batches_largest_first() -> None:
     found = table([(0, 1024, number, [0]) for number in range(100)] + [(0, 64, number, [0]) for number in range(40)])
-    work = latent_work(found, missing=found.kept, wanted=found.kept)
+    work = latent_work(found, FLUX1.encoded, missing=found.kept, wanted=found.kept)
     lengths = [
         (found.picture(int(unit["row"][0])).target.width, len(unit)) for unit in share(work, rank=0, world_size=1)
     ]
@@ -132,7 +133,7 @@ def test_large_buckets_are_cut_into_units_of_whole_batches_largest_first() -> No
 def test_rows_that_are_left_out_and_datasets_that_are_not_made_beforehand_have_no_work() -> None:
     found = table([(0, 64, 1, [1]), (0, 64, 2, [2]), (1, 64, 3, [3])], left_out=(1,))
     beforehand = found.kept & np.array([True, True, False])
-    assert latent_work(found, missing=found.kept, wanted=beforehand)["row"].tolist() == [0]
+    assert latent_work(found, FLUX1.encoded, missing=found.kept, wanted=beforehand)["row"].tolist() == [0]
     texts = np.append(np.repeat(found.kept, found.caption_counts()), [False])
-    assert text_work(found, missing=texts, unpadded=False)["row"].tolist() == [0, 2]
-    assert len(latent_work(found, missing=np.zeros(3, dtype=bool), wanted=found.kept)) == 0
+    assert text_work(found, FLUX1.encoded, missing=texts, unpadded=False)["row"].tolist() == [0, 2]
+    assert len(latent_work(found, FLUX1.encoded, missing=np.zeros(3, dtype=bool), wanted=found.kept)) == 0

@@ -28,6 +28,8 @@ from oarlock_trainer.models import transformer  # noqa: E402
 from oarlock_trainer.models.compute import attention  # noqa: E402
 from oarlock_trainer.models.compute.compiled import compile_blocks  # noqa: E402
 from oarlock_trainer.models.flux import forward  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
+from oarlock_trainer.models.flux.velocity import velocity  # noqa: E402
 from oarlock_trainer.models.objective.loss import MicroBatch, predict  # noqa: E402
 
 COUNT = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -160,11 +162,11 @@ def test_flux_predicts_what_diffusers_own_blocks_predict(
     # No torch.no_grad: compiled code runs where gradients may be wanted.
     model = transformer.load(Path(FLUX)).cuda().eval().requires_grad_(requires_grad=False)
     given = batch(model, height=height, width=width)
-    theirs = predict(model, given, has_guidance=True).float()
+    theirs = predict(model, given, velocity=velocity, has_guidance=True).float()
     kernel = attention.choose(Attention.AUTO, device=torch.device("cuda"), masked=False)
     forward.install(model, attend=attention.attend_with(kernel), recomputed=0)
     if compiled:
         settings = Compile.model_validate({"mode": "Default"})
-        compile_blocks(model, settings, device=torch.device("cuda"), scratch=tmp_path)
-    ours = predict(model, given, has_guidance=True).float()
+        compile_blocks(FLUX1.blocks_of(model), settings, device=torch.device("cuda"), scratch=tmp_path)
+    ours = predict(model, given, velocity=velocity, has_guidance=True).float()
     assert float((ours - theirs).norm() / theirs.norm()) < 0.02

@@ -19,6 +19,7 @@ from oarlock_trainer.commands.config_checks import check_config
 from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.metadata.sources import check_folder
 from oarlock_trainer.models import folder
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, readable, storage
 from oarlock_trainer.runtime.job import Job
 from oarlock_trainer.storage.local import LocalFiles
@@ -71,7 +72,7 @@ def test_a_model_that_root_made_for_itself_is_the_jobs_fault_with_owner_mode_rea
     shutil.copytree(tiny_flux, model)
     weights = model / "vae/diffusion_pytorch_model.safetensors"
     weights.chmod(0o600)
-    assert told_to(SOMEBODY, lambda: folder.check(model, field="training.model.path")) == (
+    assert told_to(SOMEBODY, lambda: folder.check(model, FLUX1, field="training.model.path")) == (
         f"ConfigurationError: training.model.path: user 1000:1000 may not read {weights}: it belongs to "
         f"0:0, mode 0600. To mend it, let others read all of it: chmod -R a+rX {model}"
     )

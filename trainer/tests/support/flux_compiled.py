@@ -22,8 +22,8 @@ from flux_pair import batch, distance, pair, passes, worst  # noqa: E402
 
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.models.compute import kept_code  # noqa: E402
-from oarlock_trainer.models.compute.tuning import tune  # noqa: E402
-from oarlock_trainer.models.compute.warm_up import Shape, warm_up  # noqa: E402
+from oarlock_trainer.models.tuning import tune  # noqa: E402
+from oarlock_trainer.models.warm_up import Shape, warm_up  # noqa: E402
 
 CPU = torch.device("cpu")
 TEXT = 9

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from oarlock_trainer.models.classes import transformer_class
-from oarlock_trainer.models.objective.loss import image_ids
+from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.models.flux.velocity import image_ids
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,7 +20,7 @@ CHANNELS, TEXT_WIDTH, POOLED = 16, 32, 24
 def pair(*, double: int = 2, single: int = 3, guidance: bool = True) -> tuple[Any, Any]:
     """Two models with the same random weights, both diffusers' own. Norms' weights are no ones, or they'd not be seen."""
     torch.manual_seed(0)
-    model = transformer_class()(
+    model = imported(FLUX1.transformer)(
         in_channels=CHANNELS, num_layers=double, num_single_layers=single, attention_head_dim=16, num_attention_heads=4,
         joint_attention_dim=TEXT_WIDTH, pooled_projection_dim=POOLED, guidance_embeds=guidance, axes_dims_rope=(4, 4, 8),
     )  # fmt: skip

@@ -21,6 +21,8 @@ from safetensors.torch import load_file
 from oarlock_api.weights import Lora
 from oarlock_trainer.models import transformer
 from oarlock_trainer.models.adapters import lora
+from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.models.flux.velocity import velocity
 from oarlock_trainer.models.objective.loss import MicroBatch, predict
 
 
@@ -43,7 +45,7 @@ def batch_for(model: Any, kind: torch.dtype, device: torch.device) -> MicroBatch
 def predicted(model: Any, kind: torch.dtype, device: torch.device) -> torch.Tensor:
     """On the CPU."""
     has_guidance = bool(model.config.guidance_embeds)
-    return predict(model, batch_for(model, kind, device), has_guidance=has_guidance).cpu()
+    return predict(model, batch_for(model, kind, device), velocity=velocity, has_guidance=has_guidance).cpu()
 
 
 def merge_as_comfyui(model: Any, adapters: Path) -> None:
@@ -66,7 +68,7 @@ def ours(model: Path, adapters: Path, rank: int, device: torch.device) -> tuple[
     """Our prediction in bfloat16, and how far ComfyUI's is from ours in float32, as a share of what the adapters change."""
     found: Any = transformer.load(model, device=device)
     settings = Lora(rank=rank)
-    lora.add_adapters(found, settings, seed=0)
+    lora.add_adapters(found, settings, FLUX1.presets, seed=0)
     lora.load(found, settings, adapters)
     found = found.to(device).eval()
     mine = predicted(found, torch.bfloat16, device)

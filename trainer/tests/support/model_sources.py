@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING
 
 from saving import RANK_INFO
@@ -10,6 +11,7 @@ from saving import RANK_INFO
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
 from oarlock_trainer.models import needed_files
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.models.source_kinds import StoreSource
 from oarlock_trainer.runtime.job import Job
 from oarlock_trainer.storage.local import LocalFiles
@@ -57,7 +59,7 @@ def names_below(place: Path) -> set[str]:
 
 def source_of(place: Path, scratch: Path) -> tuple[StoreSource, Counting]:
     files = Counting(place)
-    return StoreSource(FIELD, files, needed_files.of_model, scratch), files
+    return StoreSource(FIELD, files, partial(needed_files.of_model, family=FLUX1), scratch), files
 
 
 def job_of(uid: str, output: Path, *, attempt: int = 1) -> Job:

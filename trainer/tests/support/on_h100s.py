@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from oarlock_api.training import Training
-from oarlock_trainer.plan.parameters import Architecture
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.plan.planner import Plan, plan_for
 
-FLUX = Architecture()
+FLUX = FLUX1.published
 H100 = "NVIDIA H100 80GB HBM3"
 H100_BYTES = 85_520_809_984
 H200 = "NVIDIA H200"

@@ -22,11 +22,14 @@ import torch
 from diffusers import FluxPipeline
 
 from oarlock_api.engine import Attention, Compile
+from oarlock_api.weights import Model, ModelFamily
 from oarlock_trainer.models.compute import attention
 from oarlock_trainer.models.compute.compiled import compile_blocks
-from oarlock_trainer.models.compute.warm_up import Shape, step_on_zeros
 from oarlock_trainer.models.flux import forward
-from oarlock_trainer.models.objective.loss import pack
+from oarlock_trainer.models.flux.code import CODE
+from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.models.flux.velocity import pack
+from oarlock_trainer.models.warm_up import Shape, step_on_zeros
 from oarlock_trainer.validation.decoding import PictureDecoder
 from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler
 
@@ -50,12 +53,14 @@ def ours(model: Path, pipeline: FluxPipeline, size: tuple[int, int], *, scale: f
         pipeline.transformer,
         noise(pipeline, width, height),
         text(PROMPT),
+        family=FLUX1,
+        code=CODE,
         guidance=Guidance(told=told, scale=scale, negative=text(NEGATIVE)),
-        scheduler=read_scheduler(model),
+        scheduler=read_scheduler(model, FLUX1),
         steps=STEPS,
         go_on=lambda: None,
     )
-    return np.asarray(PictureDecoder(model, device).decode(latents), dtype=np.float32)
+    return np.asarray(PictureDecoder(model, FLUX1, device).decode(latents), dtype=np.float32)
 
 
 def theirs(
@@ -85,7 +90,7 @@ def theirs(
 
 def noise(pipeline: FluxPipeline, width: int, height: int) -> torch.Tensor:
     """The same for both, on the pipeline's device."""
-    drawn = draw_noise(SEED, channels=pipeline.vae.config.latent_channels, width=width, height=height)
+    drawn = draw_noise(SEED, FLUX1.grid, channels=pipeline.vae.config.latent_channels, width=width, height=height)
     return drawn.to(pipeline.transformer.device)
 
 
@@ -95,11 +100,14 @@ def train(transformer: Any, mode: str, size: tuple[int, int]) -> None:
     kernel = attention.choose(Attention.AUTO, device=device, masked=False)
     forward.install(transformer, attend=attention.attend_with(kernel), recomputed=0)
     compile_blocks(
-        transformer, Compile.model_validate({"mode": mode}), device=device, scratch=Path(tempfile.gettempdir())
+        FLUX1.blocks_of(transformer),
+        Compile.model_validate({"mode": mode}),
+        device=device,
+        scratch=Path(tempfile.gettempdir()),
     )
     width, height = size
     shape = Shape(height // 8, width // 8, TEXT_TOKENS)
-    step_on_zeros(transformer, shape, batch_size=1, masked=False)
+    step_on_zeros(transformer, shape, model=Model(family=ModelFamily.FLUX1, path="/model"), batch_size=1, masked=False)
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -39,7 +39,8 @@ from oarlock_trainer.engine.sharded import elements  # noqa: E402
 from oarlock_trainer.loop.setup import Setup  # noqa: E402
 from oarlock_trainer.loop.trained_model import load_model, make_engine  # noqa: E402
 from oarlock_trainer.models import transformer  # noqa: E402
-from oarlock_trainer.models.compute.warm_up import Shape, warm_up  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
+from oarlock_trainer.models.warm_up import Shape, warm_up  # noqa: E402
 from oarlock_trainer.plan.parameters import read_architecture  # noqa: E402
 from oarlock_trainer.plan.planner import plan_for  # noqa: E402
 from oarlock_trainer.runtime.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
@@ -114,7 +115,8 @@ def start(rank_info: RankInfo, model: Path) -> dict[str, Any]:
     safetensors.safe_open = Counted  # type: ignore[assignment, misc]
     setup = setup_of(rank_info, model)
     training = setup.job.training
-    plan = plan_for(training, read_architecture(model), world_size=RANKS, local_world_size=RANKS, gpu_memory_bytes=None)
+    shape = read_architecture(model, FLUX1)
+    plan = plan_for(training, shape, world_size=RANKS, local_world_size=RANKS, gpu_memory_bytes=None)
     loaded = make_engine(setup, plan)[0].weights
     read = Counted.bytes
     whole = {name: weight.clone() for name, weight in whole_weights(loaded)}

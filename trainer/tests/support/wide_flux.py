@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from oarlock_trainer.models.classes import transformer_class
+from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.family import TRANSFORMER
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.models.flux.tiny import LATENT_CHANNELS, POOLED_WIDTH, TEXT_WIDTH
-from oarlock_trainer.models.folder import TRANSFORMER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ def write(tiny: Path, folder: Path, *, double: int = 2, single: int = 4, heads: 
     shutil.copytree(tiny, folder, ignore=shutil.ignore_patterns(TRANSFORMER))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = transformer_class()(
+        model = imported(FLUX1.transformer)(
             in_channels=4 * LATENT_CHANNELS,
             num_layers=double,
             num_single_layers=single,

@@ -13,6 +13,7 @@ from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.models import transformer
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
@@ -54,7 +55,7 @@ def validation(output: Path, model: Path, ranks: RankGroup, **clock: Callable[[]
     one = job(output, model)
     wanted = read_image_requests(one, Locations())
     texts = prepare_texts(one, ranks, wanted, go_on=lambda: None)
-    return Validation(one, ranks, wanted, texts, architecture=read_architecture(model), **clock)
+    return Validation(one, ranks, wanted, texts, architecture=read_architecture(model, FLUX1), **clock)
 
 
 class Clock:

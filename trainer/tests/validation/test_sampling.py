@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from oarlock_trainer.models.objective.loss import pack
+from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.models.flux.velocity import pack, unpack
 from oarlock_trainer.validation.decoding import PictureDecoder
-from oarlock_trainer.validation.sampling import draw_noise, unpack
+from oarlock_trainer.validation.sampling import draw_noise
 
 _IN_DIFFUSERS = Path(__file__).parents[1] / "support" / "pictures_in_diffusers.py"
 
@@ -55,7 +56,7 @@ def test_the_negative_prompt_and_the_guidance_change_the_picture(compared: dict[
 
 
 def test_unpacked_tokens_are_the_latents_that_were_packed() -> None:
-    latents = draw_noise(3, channels=4, width=96, height=64)
+    latents = draw_noise(3, FLUX1.grid, channels=4, width=96, height=64)
     assert latents.shape == (1, 4, 8, 12)
     assert torch.equal(unpack(pack(latents), channels=4, height=8, width=12), latents)
 
@@ -63,13 +64,13 @@ def test_unpacked_tokens_are_the_latents_that_were_packed() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_the_decoder_makes_the_cpus_picture_and_leaves_its_memory_to_training(tiny_flux: Path) -> None:
-    latents = draw_noise(3, channels=4, width=256, height=256)
+    latents = draw_noise(3, FLUX1.grid, channels=4, width=256, height=256)
     gpu = torch.device("cuda")
-    decoder = PictureDecoder(tiny_flux, gpu)
+    decoder = PictureDecoder(tiny_flux, FLUX1, gpu)
     decoder.decode(latents.to(gpu))  # the libraries keep their work space
     before = torch.cuda.memory_allocated()
     made = decoder.decode(latents.to(gpu))
     assert torch.cuda.memory_allocated() == before
-    expected = PictureDecoder(tiny_flux, torch.device("cpu")).decode(latents)
+    expected = PictureDecoder(tiny_flux, FLUX1, torch.device("cpu")).decode(latents)
     apart = np.abs(np.asarray(made, dtype=np.float32) - np.asarray(expected, dtype=np.float32))
     assert apart.mean() < 2.0  # of 255: the GPU's is in bfloat16

@@ -81,6 +81,7 @@ def export(options: argparse.Namespace) -> int:
     preload.settle_environment()
     from oarlock_trainer.checkpoint.export import Export  # noqa: PLC0415 - brings torch, which reads the environment
     from oarlock_trainer.models import folder  # noqa: PLC0415 - as above
+    from oarlock_trainer.models.families import family_in  # noqa: PLC0415 - as above
 
     found = _chosen(options.directory, options.step)
     adapters, target = found.manifest.adapters, options.to.absolute()
@@ -89,7 +90,7 @@ def export(options: argparse.Namespace) -> int:
     if adapters is None:
         if options.model is None:
             raise ConfigurationError("--model: say which model was trained: all but its transformer is taken from it")
-        folder.check(options.model, field="--model")
+        folder.check(options.model, family_in(options.model), field="--model")
     target.parent.mkdir(parents=True, exist_ok=True)
     exporting = Export(found, (options.model or target).absolute(), target, adapters=adapters)
     exporting.begin()

@@ -32,8 +32,8 @@ from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.models import folder
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.source import sketched
-from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.words import DataPlan, PlannedBucket
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations, locations_of
@@ -45,13 +45,16 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.buckets import Size
+    from oarlock_trainer.models.family import Family
 
 _NAMED = 5
 """Pictures of a dataset that cannot be used and are named: enough to see what they have in common."""
-_NO_MODEL = "training.model.path: {model} is not on this machine: the model is not checked, the bytes are FLUX.1's own"
+_NO_MODEL = (
+    "training.model.path: {model} is not on this machine: the model is not checked, the bytes are {family}'s own"
+)
 _NO_WEIGHTS = (
     "training.model.path: {model} has a configuration and no weights: no more of the model is checked, and what its folders "
-    "do not say is FLUX.1's own"
+    "do not say is {family}'s own"
 )
 
 
@@ -61,7 +64,7 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
     Raises TrainingEnd as the run would.
     """
     training = moved(spec, paths)
-    model = Path(training.model.path or "")
+    model, family = Path(training.model.path or ""), family_of(training.model)
     world_size = spec.nodes * max(spec.gpus_per_node, 1)
     with tempfile.TemporaryDirectory(prefix="oarlock-plan-") as output, _alone() as ranks:
         file = job_file(name, spec, training, output=output)
@@ -69,7 +72,7 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
         job = Job(file=file, training=training, rank_info=rank_info, simulate_gpus=True)
         locations = locations_of(job, {})
         check_config(job, locations)
-        encoders = fingerprints(model)
+        encoders = fingerprints(model, family)
         try:
             scanned = scan(job, locations, ranks, encoders, fingerprint="plan", go_on=_nothing)
         except quarantine.TooManyRejectedError as error:
@@ -88,9 +91,9 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
             epoch_steps=epoch_steps,
-            encoded=read_encoded(model, job.training.model.flavor),
+            encoded=family.read_encoded(model, training.model.flavor),
             text_mode=training.data.text_embeds_mode,
-            notes=[*_left_out(job, table), *_model_left_out(model)],
+            notes=[*_left_out(job, table), *_model_left_out(model, family)],
         )
 
 
@@ -105,12 +108,12 @@ def with_model_here(
         yield spec if here is training else spec.model_copy(update={"training": here})
 
 
-def _model_left_out(model: Path) -> Iterator[str]:
+def _model_left_out(model: Path, family: Family) -> Iterator[str]:
     """A line where the model was not looked at as the run would."""
     if not model.is_dir():
-        yield _NO_MODEL.format(model=model)
-    elif folder.is_sketch(model):
-        yield _NO_WEIGHTS.format(model=model)
+        yield _NO_MODEL.format(model=model, family=family.name)
+    elif folder.is_sketch(model, family):
+        yield _NO_WEIGHTS.format(model=model, family=family.name)
 
 
 def _left_out(job: Job, table: Table) -> Iterator[str]:

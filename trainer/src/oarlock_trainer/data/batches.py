@@ -18,6 +18,7 @@ import torch
 from oarlock_api.dataset import EmbedMode, Role
 from oarlock_trainer.data.flips import flips, picture_at
 from oarlock_trainer.data.grouping import group
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.objective import schedule
 from oarlock_trainer.models.objective.loss import MicroBatch
 from oarlock_trainer.runtime.dealing import dealing_of
@@ -61,7 +62,7 @@ class TextEncoding(Protocol):
     """Makes the embeddings of captions that have none in the cache."""
 
     def encode(self, captions: Sequence[str]) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
-        """(CLIP vector, T5 sequence) of each caption."""
+        """(pooled vector, sequence) of each caption."""
         ...
 
 
@@ -103,6 +104,7 @@ class Loader:
         self._buckets = buckets
         self._order = order
         self._training = training
+        self._family = family_of(training.model)
         self._rank_info = rank_info
         self._dealing = dealing_of(training, rank_info.world_size)
         self._encoding = encoding
@@ -198,7 +200,7 @@ class Loader:
         dropout = objective.caption_dropout if purpose is Purpose.SAMPLE else 0.0
         captions = [self._caption(int(row), draw, dropout) for row, draw in zip(rows, draws, strict=True)]
         texts = self._texts(rows, captions)
-        tokens = shape[-1] * shape[-2] // 4
+        tokens = shape[-1] * shape[-2] // self._family.grid.patch**2
         masked = objective.attention_mask
         text = torch.nn.utils.rnn.pad_sequence([sequence for _, sequence in texts], batch_first=True)
         if masked and text.shape[1] < _LEAST_TEXT:
@@ -208,7 +210,10 @@ class Loader:
             noise=torch.from_numpy(np.stack([draw.noise for draw in draws])),
             text=text,
             pooled=torch.stack([pooled for pooled, _ in texts]),
-            sigmas=_floats(schedule.noise_level(objective, draw, image_tokens=tokens) for draw in draws),
+            sigmas=_floats(
+                schedule.noise_level(objective, draw, image_tokens=tokens, automatic=self._family.shift)
+                for draw in draws
+            ),
             guidance=_floats(schedule.guidance(objective, draw) for draw in draws),
             text_mask=_mask([len(sequence) for _, sequence in texts], text.shape[1]) if masked else None,
         )
@@ -234,7 +239,7 @@ class Loader:
         return [None if record is None else _bfloat16(record[0]).reshape(record[1]) for record in read]
 
     def _texts(self, rows: np.ndarray, captions: Sequence[int]) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
-        """(CLIP vector, T5 sequence) of the caption of each row, by its place: from the cache, or encoded now."""
+        """(pooled vector, sequence) of the caption of each row, by its place: from the cache, or encoded now."""
         places = self._prepared.texts
         if places is not None:
             return list(self._pool.map(partial(self._text, places), captions))

@@ -80,7 +80,7 @@ def edge_length(resolution: float, kind: ResolutionType) -> float:
 def alignment(edge: float) -> int:
     """Pixels that both sides are a multiple of.
 
-    FLUX.1 needs 16 (VAE factor 8, patches of 2). SimpleTuner's 64 keeps the number of shapes small; below 512 pixels
+    A multiple of every family's `grid.edge`. SimpleTuner's 64 keeps the number of shapes small; below 512 pixels
     it could no longer tell one aspect from the next.
     """
     return 64 if edge >= 512 else 16

@@ -6,9 +6,13 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.models.family import VAE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from oarlock_trainer.models.family import Family
 
 _BLOCK = 65536
 _BLOCKS = 16
@@ -24,10 +28,10 @@ class Encoders:
     text: str
 
 
-def fingerprints(model: Path) -> Encoders:
+def fingerprints(model: Path, family: Family) -> Encoders:
     """Fingerprints of a model's encoders."""
-    text = [model / part for part in ("text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")]
-    return Encoders(vae=encoder_fingerprint([model / "vae"]), text=encoder_fingerprint(text))
+    text = [model / part for part in (*family.text_encoders, *family.tokenizers)]
+    return Encoders(vae=encoder_fingerprint([model / VAE]), text=encoder_fingerprint(text))
 
 
 def encoder_fingerprint(folders: Iterable[Path]) -> str:

@@ -9,6 +9,7 @@ import torch
 
 from oarlock_api.dataset import Role
 from oarlock_trainer.engine.sharded import is_sharded
+from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.models.objective.loss import flow_matching_loss
 from oarlock_trainer.runtime import channel
 
@@ -58,7 +59,11 @@ def evaluate(
             if batch is None:
                 continue
             loss = flow_matching_loss(
-                model, batch.to(ranks.device), has_guidance=has_guidance, measure=job.training.objective.loss
+                model,
+                batch.to(ranks.device),
+                velocity=code_of(job.training.model).velocity,
+                has_guidance=has_guidance,
+                measure=job.training.objective.loss,
             )
             if dataset is not None:
                 losses[dataset] += float(loss) * len(batch.sigmas)

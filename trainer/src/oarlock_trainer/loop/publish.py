@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.location import Location
 from oarlock_trainer.checkpoint.format import digest
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.needed_files import INDEX, of_any_copy
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import write_json
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.publishing import Publication
     from oarlock_trainer.hub.hub import Hub
+    from oarlock_trainer.models.family import Family
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
@@ -59,7 +61,7 @@ def publish(job: Job, locations: Locations, hub: Hub, model: Path, *, go_on: Cal
                 hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=still)
             else:
                 note = job.output / PRIVATE / f"published-{one.name}.json"
-                _to_files(_files(locations, number, one), model, note, still)
+                _to_files(_files(locations, number, one), model, family_of(job.training.model), note, still)
             channel.send(channel.Event.NOTE, message=f"the model is published: {one.name}")
         except (StorageError, ConfigurationError) as error:
             wrong.append(f"{one.name}: {error}")
@@ -75,7 +77,7 @@ def _files(locations: Locations, number: int, one: Publication) -> Files:
     return locations.files_at(Location(s3=one.s3), f"training.publish[{number}]")
 
 
-def _to_files(files: Files, model: Path, note: Path, go_on: Callable[[], None]) -> None:
+def _to_files(files: Files, model: Path, family: Family, note: Path, go_on: Callable[[], None]) -> None:
     """Make the place hold the model. Adapters are one file; a whole model has an index, which is away meanwhile."""
     paths = {path.relative_to(model).as_posix(): path for path in sorted(model.rglob("*")) if path.is_file()}
     known = _read(note, files.where)
@@ -84,7 +86,7 @@ def _to_files(files: Files, model: Path, note: Path, go_on: Callable[[], None]) 
     there = {entry.name: entry.version for entry in _in_background(files.list, go_on)}
     missing = [name for name in paths if sent.get(name) != [contents[name], there.get(name)]]
     known["replaces"] |= INDEX in there  # and stays so where an attempt ends in between
-    stale = set(of_any_copy(there)).difference(paths) if INDEX in paths and known["replaces"] else set()
+    stale = set(of_any_copy(there, family)).difference(paths) if INDEX in paths and known["replaces"] else set()
 
     def remember() -> None:
         with storage(f"writing {note}"):

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.hub.hub import Hub
     from oarlock_trainer.loop.setup import Setup
-    from oarlock_trainer.plan.parameters import Architecture
+    from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.plan.planner import Plan
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.runtime.start_clock import StartClock

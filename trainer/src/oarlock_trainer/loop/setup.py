@@ -26,6 +26,7 @@ from oarlock_trainer.loop import publish
 from oarlock_trainer.models import folder
 from oarlock_trainer.models.adapters import lora
 from oarlock_trainer.models.adapters.targets import Adapters
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.source import bring
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.plan.support import refuse_unsupported
@@ -106,7 +107,7 @@ def check_initial(job: Job) -> None:
         folder.check_file(weights, lora.FILE, field="training.initFrom.path")
         lora.check_algorithm(adapters, weights)
     elif weights:
-        folder.check_transformer(weights, field="training.initFrom.path")
+        folder.check_transformer(weights, family_of(job.training.model), field="training.initFrom.path")
 
 
 def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None], clock: StartClock) -> Setup:
@@ -118,7 +119,7 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
     locations, hub = locations_of(job, environment), Hub(dict(environment))
     refuse_unsupported(training)
     if training.model.path:
-        folder.check(model_folder(job), field="training.model.path")
+        folder.check(model_folder(job), family_of(training.model), field="training.model.path")
     if strategy(training) is Strategy.DEEPSPEED:
         deepspeed.check(training)
     ranks = check.join(job, go_on=go_on)
@@ -181,4 +182,6 @@ def _memory_of(job: Job, environment: Mapping[str, str]) -> tuple[Path | None, i
 def _validation(job: Job, ranks: RankGroup, wanted: Sequence[ImageRequest], *, go_on: Callable[[], None]) -> Validation:
     """What makes the pictures, with all prompts encoded."""
     texts = prepare_texts(job, ranks, wanted, go_on=go_on)
-    return Validation(job, ranks, wanted, texts, architecture=read_architecture(model_folder(job)))
+    return Validation(
+        job, ranks, wanted, texts, architecture=read_architecture(model_folder(job), family_of(job.training.model))
+    )

@@ -66,8 +66,7 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
     if session.peak is None:
         return None
     each = training_flops(
-        blocks=session.shape.blocks,
-        width=session.shape.width,
+        session.shape,
         tokens=batch.tokens,
         frozen=session.adapters is not None,
         regularizes=batch.regularizes,

@@ -34,6 +34,7 @@ from oarlock_trainer.loop.step_guard import StepGuard
 from oarlock_trainer.loop.step_report import report
 from oarlock_trainer.loop.validation_task import judge, of_evaluation
 from oarlock_trainer.models.adapters.lora import without_adapters
+from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.models.objective import noise_bins
 from oarlock_trainer.models.objective.loss import sample_losses, weighted
 from oarlock_trainer.runtime import channel, error_summary, permission_error
@@ -217,6 +218,7 @@ def _gradients(session: Session, batch: StepBatch, step: int, rate: float, clock
         each = sample_losses(
             engine.model,
             there,
+            velocity=code_of(session.job.training.model).velocity,
             has_guidance=session.shape.has_guidance,
             measure=objective.loss,
             base=without_adapters(engine.weights) if batch.regularizes else None,

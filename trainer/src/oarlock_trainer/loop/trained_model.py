@@ -20,13 +20,12 @@ from oarlock_trainer.models import transformer
 from oarlock_trainer.models.adapters import lora
 from oarlock_trainer.models.compute import kept_code
 from oarlock_trainer.models.compute.frozen_weights import quantize
-from oarlock_trainer.models.compute.tuning import tune
-from oarlock_trainer.models.compute.warm_up import Shape, warm_up
+from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.tuning import tune
+from oarlock_trainer.models.warm_up import Shape, warm_up
 from oarlock_trainer.plan import compiling, refusal
-from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.plan.planner import plan_for
-from oarlock_trainer.plan.work import picture_tokens
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.errors import ConfigurationError
 
@@ -55,12 +54,12 @@ def plan_of(setup: Setup) -> Plan:
     memory, name = min(found) if is_gpu else (None, "")
     plan = plan_for(
         job.training,
-        read_architecture(model_folder(job)),
+        read_architecture(model_folder(job), family_of(job.training.model)),
         world_size=job.rank_info.world_size,
         local_world_size=job.rank_info.local_world_size,
         gpu_memory_bytes=memory,
         gpu_name=name,
-        image_tokens=max(picture_tokens(bucket.size.width, bucket.size.height) for bucket in setup.prepared.buckets),
+        image_tokens=max(_image_tokens(setup)),
         text_tokens=text_tokens(setup),
     )
     if job.rank_info.is_leader:
@@ -78,9 +77,15 @@ def text_tokens(setup: Setup) -> int:
     """Tokens of the longest text that a batch may have: all are padded to it, unless padding is masked."""
     prepared, training = setup.prepared, setup.job.training
     if prepared.texts is None or training.objective.attention_mask:  # with a mask the empty caption has one token
-        return read_encoded(model_folder(setup.job), training.model.flavor).tokens
+        return family_of(training.model).read_encoded(model_folder(setup.job), training.model.flavor).tokens
     _, (tokens, *_) = prepared.texts.read(prepared.empty_text)
     return int(tokens)
+
+
+def _image_tokens(setup: Setup) -> set[int]:
+    """Of the pictures of all buckets."""
+    grid = family_of(setup.job.training.model).grid
+    return {grid.tokens(bucket.size.width, bucket.size.height) for bucket in setup.prepared.buckets}
 
 
 def load_model(setup: Setup, shard: Callable[[nn.Parameter], None] | None = None) -> nn.Module:
@@ -90,6 +95,7 @@ def load_model(setup: Setup, shard: Callable[[nn.Parameter], None] | None = None
     each to the others. Collective then.
     """
     job, device = setup.job, setup.ranks.device
+    family = family_of(job.training.model)
     adapters = adapters_of(job)
     initial = None if setup.resumed else initial_weights(job)
     base = model_folder(job) if adapters else initial or model_folder(job)
@@ -103,10 +109,10 @@ def load_model(setup: Setup, shard: Callable[[nn.Parameter], None] | None = None
         ahead=job.rank_info.local_rank == 0,
     )
     if adapters:
-        lora.add_adapters(model, adapters, seed=job.training.seed)
+        lora.add_adapters(model, adapters, family.presets, seed=job.training.seed)
         if initial:
             lora.load(model, adapters, initial)
-        quantize(model, adapters.quantize_base, device=device)
+        quantize(family.blocks_of(model), adapters.quantize_base, device=device)
     return model.to(device)
 
 
@@ -146,7 +152,7 @@ def _with_graphs(setup: Setup) -> Training:
     training = setup.job.training
     if training.compile.mode is CompileMode.NONE:
         return training
-    shapes = len({picture_tokens(bucket.size.width, bucket.size.height) for bucket in setup.prepared.buckets})
+    shapes = len(_image_tokens(setup))
     settled = compiling.settled(training.compile, shapes=shapes, masked=training.objective.attention_mask)
     return training.model_copy(update={"compile": settled})
 
@@ -157,8 +163,9 @@ def _warm_up(setup: Setup, model: Any, kernel: Attention, plan: Plan, *, whole: 
     `whole`: the ranks' weights are not sharded.
     """
     longest = text_tokens(setup)
+    grid = family_of(setup.job.training.model).grid
     sizes = {bucket.size for bucket in setup.prepared.buckets}
-    shapes = {Shape.of(height=size.height, width=size.width, text_tokens=longest) for size in sizes}
+    shapes = {Shape.of(height=size.height, width=size.width, text_tokens=longest, grid=grid) for size in sizes}
     plans = [plan]
 
     def fit(step: Callable[[], None]) -> None:

@@ -26,7 +26,8 @@ from oarlock_trainer.loop.evaluation import evaluate
 from oarlock_trainer.loop.metrics import Metrics
 from oarlock_trainer.loop.setup import model_folder
 from oarlock_trainer.loop.trained_model import load_model
-from oarlock_trainer.models.compute.tuning import tune
+from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.tuning import tune
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.preprocess.live import LiveEncoding
 from oarlock_trainer.runtime import channel
@@ -80,7 +81,7 @@ def judge(setup: Setup, stop: StopRequest) -> int:
         encoding=LiveEncoding(job, setup.locations, ranks),
         pin=ranks.device.type == "cuda",
     )
-    shape = read_architecture(model_folder(job))
+    shape = read_architecture(model_folder(job), family_of(training.model))
 
     def leaving() -> bool:
         return stop.requested

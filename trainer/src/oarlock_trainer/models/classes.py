@@ -8,6 +8,7 @@ import diffusers' pipelines; whoever needs both imports the pipeline first.
 
 from __future__ import annotations
 
+import importlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,30 +17,15 @@ from oarlock_trainer.runtime.left_out import left_out, unsearched
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oarlock_trainer.models.family import ClassName
+
 _UNUSED = ("transformers", "scipy", "accelerate", "peft", "bitsandbytes")
 
 
-def transformer_class() -> Any:
-    """FluxTransformer2DModel."""
+def imported(name: ClassName) -> Any:
+    """The class."""
     with _lean():
-        from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: PLC0415
-    return FluxTransformer2DModel
-
-
-def vae_class() -> Any:
-    """AutoencoderKL."""
-    with _lean():
-        from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL  # noqa: PLC0415
-    return AutoencoderKL
-
-
-def scheduler_class() -> Any:
-    """FlowMatchEulerDiscreteScheduler."""
-    with _lean():
-        from diffusers.schedulers.scheduling_flow_match_euler_discrete import (  # noqa: PLC0415
-            FlowMatchEulerDiscreteScheduler,
-        )
-    return FlowMatchEulerDiscreteScheduler
+        return getattr(importlib.import_module(name.module), name.name)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Whether a folder is a FLUX.1 model that this pod can read: asked before anything heavy is loaded.
+"""Whether a folder is a model of a family that this pod can read: asked before anything heavy is loaded.
 
 The libraries would say it late, one file at a time, and in words about repositories of a model hub.
 """
@@ -11,38 +11,34 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oarlock_api.weights import ModelFlavor
+from oarlock_trainer.models.family import TRANSFORMER
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, StorageError, failed_reading, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from oarlock_trainer.models.family import Family
+
 _INDEX = "model_index.json"
 _CONFIG = "config.json"
-TRANSFORMER = "transformer"
-TEXT_TOKENS = {ModelFlavor.DEV: 512, ModelFlavor.KREA: 512, ModelFlavor.SCHNELL: 256}
-"""That T5 sequences are padded to."""
-_NETWORKS = (TRANSFORMER, "vae", "text_encoder", "text_encoder_2")
-_TOKENIZERS = ("tokenizer", "tokenizer_2")
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model")
-_CLASS = "FluxTransformer2DModel"
 
 
-def check(model: Path, field: str) -> None:
-    """Raise ConfigurationError where `model`, which the job's `field` names, is no complete FLUX.1 model."""
+def check(model: Path, family: Family, *, field: str) -> None:
+    """Raise ConfigurationError where `model`, which the job's `field` names, is no complete model of the family."""
     with readable(field, model):
         _check_folder(model, field)
         if not (model / _INDEX).is_file():
-            _refuse(model, field, [f"{_INDEX} is missing"])
-        wrong = [*_wrong_networks(model, _NETWORKS), *_wrong_tokenizers(model)]
+            _refuse(model, family, field, [f"{_INDEX} is missing"])
+        wrong = [*_wrong_networks(model, family, family.networks), *_wrong_tokenizers(model, family)]
         if wrong:
-            _refuse(model, field, wrong)
+            _refuse(model, family, field, wrong)
         _open_all(model, field)  # also what only the export copies, days later
 
 
-def is_sketch(model: Path) -> bool:
+def is_sketch(model: Path, family: Family) -> bool:
     """Whether a folder has a transformer's configuration and no weights at all: what somebody brings to plan with."""
-    return has_configuration(model) and not any(_weights(model / name) for name in _NETWORKS)
+    return has_configuration(model) and not any(_weights(model / name) for name in family.networks)
 
 
 def has_configuration(model: Path) -> bool:
@@ -50,19 +46,19 @@ def has_configuration(model: Path) -> bool:
     return os.access(model / TRANSFORMER / _CONFIG, os.R_OK)
 
 
-def check_sketch(model: Path, *, field: str) -> None:
+def check_sketch(model: Path, family: Family, *, field: str) -> None:
     """Raise ConfigurationError where such a folder's configuration is of another model."""
     with readable(field, model):
-        if wrong := list(_wrong_configuration(model, TRANSFORMER)):
-            _refuse(model, field, wrong)
+        if wrong := list(_wrong_configuration(model, family, TRANSFORMER)):
+            _refuse(model, family, field, wrong)
 
 
-def check_transformer(model: Path, field: str) -> None:
+def check_transformer(model: Path, family: Family, *, field: str) -> None:
     """The same for a folder of which only the transformer is taken."""
     with readable(field, model):
         _check_folder(model, field)
-        if wrong := list(_wrong_networks(model, [TRANSFORMER])):
-            _refuse(model, field, wrong)
+        if wrong := list(_wrong_networks(model, family, [TRANSFORMER])):
+            _refuse(model, family, field, wrong)
         _open_all(model / TRANSFORMER, field)
 
 
@@ -103,13 +99,13 @@ def _check_folder(model: Path, field: str) -> None:
     )
 
 
-def _wrong_networks(model: Path, names: Iterable[str]) -> Iterator[str]:
+def _wrong_networks(model: Path, family: Family, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         folder = model / name
         if not folder.is_dir():
             yield f"{name} is missing"
             continue
-        yield from _wrong_configuration(model, name)
+        yield from _wrong_configuration(model, family, name)
         if not _weights(folder):
             yield f"{name} has no weights (*.safetensors)"
         for index in sorted(folder.glob("*.index.json")):
@@ -117,29 +113,29 @@ def _wrong_networks(model: Path, names: Iterable[str]) -> Iterator[str]:
             yield from (f"{name}/{part} is missing" for part in sorted(listed) if not (folder / part).is_file())
 
 
-def _wrong_configuration(model: Path, name: str) -> Iterator[str]:
-    path = model / name / _CONFIG
+def _wrong_configuration(model: Path, family: Family, name: str) -> Iterator[str]:
+    path, expected = model / name / _CONFIG, family.transformer.name
     if not path.is_file():
         yield f"{name}/{_CONFIG} is missing"
-    elif name == TRANSFORMER and (kind := _read(path).get("_class_name", _CLASS)) != _CLASS:
-        yield f"{name} is of the class {kind}, FLUX.1's is {_CLASS}"
+    elif name == TRANSFORMER and (kind := _read(path).get("_class_name", expected)) != expected:
+        yield f"{name} is of the class {kind}, {family.name}'s is {expected}"
 
 
 def _weights(folder: Path) -> list[Path]:
     return [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
 
 
-def _wrong_tokenizers(model: Path) -> Iterator[str]:
-    for name in _TOKENIZERS:
+def _wrong_tokenizers(model: Path, family: Family) -> Iterator[str]:
+    for name in family.tokenizers:
         if not any((model / name / vocabulary).is_file() for vocabulary in _VOCABULARIES):
             yield f"{name} is missing" if not (model / name).is_dir() else f"{name} has no vocabulary"
 
 
-def _refuse(model: Path, field: str, wrong: list[str]) -> NoReturn:
+def _refuse(model: Path, family: Family, field: str, wrong: list[str]) -> NoReturn:
     hint = "" if (model / _INDEX).is_file() or not (near := _near(model)) else f"; {near} may be meant"
     raise ConfigurationError(
-        f"{field}: {model} is no FLUX.1 model in the layout of diffusers: {', '.join(wrong)}. {field} must be a folder "
-        f"with {_INDEX}, {', '.join((*_NETWORKS, *_TOKENIZERS))}{hint}"
+        f"{field}: {model} is no {family.name} model in the layout of diffusers: {', '.join(wrong)}. {field} must be a "
+        f"folder with {_INDEX}, {', '.join((*family.networks, *family.tokenizers))}{hint}"
     )
 
 

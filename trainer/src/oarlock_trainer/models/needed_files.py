@@ -1,38 +1,44 @@
-"""Which files of a model's repository a job needs: a published FLUX.1 is 58 GB, of which diffusers reads 34."""
+"""Which files of a model's repository a job needs: a published one may be 58 GB, of which diffusers reads 34."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.models.family import SCHEDULER, TRANSFORMER
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from oarlock_trainer.models.family import Family
+
 INDEX = "model_index.json"
-_NETWORKS = ("transformer", "vae", "text_encoder", "text_encoder_2")
-_OTHERS = ("tokenizer", "tokenizer_2", "scheduler")
 _AT_THE_TOP = (INDEX, "LICENSE.md", "LICENSE")
 _WEIGHTS = (".safetensors", ".bin")
 _INDEX_OF_PARTS = ".index.json"
 
 
-def of_model(names: Iterable[str]) -> list[str]:
+def of_model(names: Iterable[str], family: Family) -> list[str]:
     """Of a repository's files, those of the model in diffusers' layout: no second copy of any weights."""
-    return [name for name in _by_folder(names) if name in _AT_THE_TOP or name.partition("/")[0] in _NETWORKS + _OTHERS]
+    folders = {*family.networks, *family.tokenizers, SCHEDULER}
+    found = _by_folder(names, family)
+    return [name for name in found if name in _AT_THE_TOP or name.partition("/")[0] in folders]
 
 
-def of_any_copy(names: Iterable[str]) -> list[str]:
+def of_any_copy(names: Iterable[str], family: Family) -> list[str]:
     """Those that somebody could read as the model's: weights in every format and variant, too."""
     return [
         name
         for name in names
         for folder in [name.partition("/")[0]]
-        if name in _AT_THE_TOP or folder in _OTHERS or (folder in _NETWORKS and name.endswith((".json", *_WEIGHTS)))
+        if name in _AT_THE_TOP
+        or folder in {*family.tokenizers, SCHEDULER}
+        or (folder in family.networks and name.endswith((".json", *_WEIGHTS)))
     ]
 
 
-def of_transformer(names: Iterable[str]) -> list[str]:
+def of_transformer(names: Iterable[str], family: Family) -> list[str]:
     """Those of the transformer alone."""
-    return [name for name in of_model(names) if name.startswith("transformer/")]
+    return [name for name in of_model(names, family) if name.startswith(f"{TRANSFORMER}/")]
 
 
 def is_light(name: str) -> bool:
@@ -40,14 +46,13 @@ def is_light(name: str) -> bool:
     return not name.endswith(_WEIGHTS)
 
 
-def _by_folder(names: Iterable[str]) -> list[str]:
+def _by_folder(names: Iterable[str], family: Family) -> list[str]:
     folders: dict[str, list[str]] = {}
+    networks = family.networks
     for name in sorted(names):
         folder, _, _ = name.rpartition("/")
         folders.setdefault(folder, []).append(name)
-    return [
-        name for folder, inside in folders.items() for name in (_network(inside) if folder in _NETWORKS else inside)
-    ]
+    return [name for folder, inside in folders.items() for name in (_network(inside) if folder in networks else inside)]
 
 
 def _network(inside: list[str]) -> list[str]:

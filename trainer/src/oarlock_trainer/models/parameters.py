@@ -1,10 +1,11 @@
-"""The parameters that a FLUX.1 transformer has, by its configuration alone."""
+"""The parameters that a transformer has, by its configuration alone."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.models.folder import TRANSFORMER, loading
+from oarlock_trainer.models.family import TRANSFORMER
+from oarlock_trainer.models.folder import loading
 from oarlock_trainer.models.transformer import empty
 
 if TYPE_CHECKING:

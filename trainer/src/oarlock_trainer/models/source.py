@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from oarlock_api.weights import Method
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.models import folder, needed_files
 from oarlock_trainer.models.adapters import lora
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.fetch_progress import FetchProgress
 from oarlock_trainer.models.pinned_listing import listing_of
 from oarlock_trainer.models.source_kinds import HubSource, StoreSource
@@ -48,7 +50,7 @@ def bring(
     training, scratch = job.training, Path(tempfile.gettempdir(), SCRATCH)
     model, start = training.model, training.init_from
     if source := _of_model(model, locations, hub, scratch):
-        model = _at(model, _on_every_node(source, folder.check, job, ranks, go_on))
+        model = _at(model, _on_every_node(source, _check_of(training), job, ranks, go_on))
     if initial and (stored := _of_initial(training, locations, scratch)):
         start = Location(path=str(_on_every_node(stored, _check_of_initial(training), job, ranks, go_on)))
     return replace(job, training=training.model_copy(update={"model": model, "init_from": start}))
@@ -63,7 +65,7 @@ def sketched(training: Training, locations: Locations, hub: Hub) -> Iterator[Mod
             yield training.model
             return
         here = _sketch(source, Path(scratch, "model"))
-        folder.check(here, source.field)
+        folder.check(here, family_of(training.model), field=source.field)
         yield _at(training.model, here)
 
 
@@ -86,11 +88,12 @@ def _sketch(source: StoreSource | HubSource, here: Path) -> Path:
 
 def _of_model(model: Model, locations: Locations, hub: Hub, scratch: Path) -> StoreSource | HubSource | None:
     """Where a model comes from; None for a path."""
+    choose = partial(needed_files.of_model, family=family_of(model))
     if model.s3:
         files = locations.files_at(Location(s3=model.s3), "training.model")
-        return StoreSource("training.model.s3", files, needed_files.of_model, scratch)
+        return StoreSource("training.model.s3", files, choose, scratch)
     if model.hub:
-        return HubSource("training.model.hub", hub, model.hub, needed_files.of_model, scratch)
+        return HubSource("training.model.hub", hub, model.hub, choose, scratch)
     return None
 
 
@@ -100,12 +103,19 @@ def _of_initial(training: Training, locations: Locations, scratch: Path) -> Stor
     if not start or not start.s3:
         return None
     files = locations.files_at(Location(s3=start.s3), "training.initFrom")
-    choose = _adapters if training.method is Method.LORA else needed_files.of_transformer
+    whole = partial(needed_files.of_transformer, family=family_of(training.model))
+    choose = _adapters if training.method is Method.LORA else whole
     return StoreSource("training.initFrom.s3", files, choose, scratch)
 
 
+def _check_of(training: Training) -> Callable[[Path, str], None]:
+    return lambda found, field: folder.check(found, family_of(training.model), field=field)
+
+
 def _check_of_initial(training: Training) -> Callable[[Path, str], None]:
-    return _check_adapters if training.method is Method.LORA else folder.check_transformer
+    if training.method is Method.LORA:
+        return _check_adapters
+    return lambda found, field: folder.check_transformer(found, family_of(training.model), field=field)
 
 
 def _at(model: Model, path: Path) -> Model:

@@ -1,4 +1,4 @@
-"""Loading the FLUX.1 transformer of diffusers: no weight is drawn, kept twice or read in full by every rank.
+"""Loading a transformer of diffusers: no weight is drawn, kept twice or read in full by every rank.
 
 The module is made without memory, and each tensor goes from the mapped file to its device. All ranks of a node map the
 same pages, so the node reads its storage once, one rank ahead of the others, and holds the weights in the page cache
@@ -10,8 +10,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from oarlock_trainer.models.classes import transformer_class
-from oarlock_trainer.models.folder import TRANSFORMER, loading
+from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.families import family_in
+from oarlock_trainer.models.family import TRANSFORMER
+from oarlock_trainer.models.folder import loading
 from oarlock_trainer.models.read_ahead import read_ahead, room
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def load(
             with read_ahead(files, room=room()) if reads and ahead else nullcontext():
                 _fill(transformer, _tensors(files, device, reads=reads), placed)
         else:
-            transformer = transformer_class().from_pretrained(
+            transformer = imported(family_in(model).transformer).from_pretrained(
                 folder, dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
             )
     transformer.to(device)
@@ -65,9 +67,9 @@ def empty(model: Path) -> Any:
     """The transformer without memory for its weights (torch's meta device)."""
     import torch  # noqa: PLC0415
 
-    flux = transformer_class()
+    kind = imported(family_in(model).transformer)
     with torch.device("meta"):
-        return flux.from_config(flux.load_config(model / TRANSFORMER, local_files_only=True))
+        return kind.from_config(kind.load_config(model / TRANSFORMER, local_files_only=True))
 
 
 def _tensors(files: Iterable[Path], device: torch.device | str, *, reads: bool) -> Iterator[tuple[str, Tensor]]:

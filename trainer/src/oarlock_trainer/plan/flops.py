@@ -1,8 +1,8 @@
 """How much arithmetic one picture takes, and what share of the hardware's peak a step reaches (MFU).
 
-A FLUX.1 token meets only its own stream's matrices, and modulation runs once per sample: "6 x parameters x tokens"
-would overstate the work by 1.84. The formula counts multiply-add as 2, per block 24 d^2 S for the matrices and
-4 S^2 d for attention; a backward pass costs twice a forward pass. Recomputation is no useful work and is not counted.
+A token does not meet all matrices (another stream's), and modulation runs once per sample: "6 x parameters x tokens" would
+overstate the work. The formula counts multiply-add as 2, per block 2 S for each weight that a token meets and 4 S^2 d for
+attention; a backward pass costs twice a forward pass. Recomputation is no useful work and is not counted.
 
 Under adapters the matrices are frozen: their backward pass has the product for the inputs' gradients, and none for the
 weights' (half of what Kaplan et al. 2020, 2.1, count for it). Attention has no weights: both of its products still have two
@@ -10,6 +10,11 @@ operands that need a gradient each. The adapters' own work, 1 % at rank 16 on at
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oarlock_trainer.models.architecture import Architecture
 
 _PEAKS = {
     "H100": 989e12,
@@ -24,24 +29,23 @@ _PEAKS = {
 """Dense bf16 FLOP/s by a part of the device's name, from NVIDIA's data sheets."""
 
 
-def training_flops(*, blocks: int, width: int, tokens: int, frozen: bool = False, regularizes: bool = False) -> float:
+def training_flops(shape: Architecture, *, tokens: int, frozen: bool = False, regularizes: bool = False) -> float:
     """FLOPs of one sample's forward and backward pass.
 
     `frozen`: adapters alone are trained; `regularizes`: the model without them makes the target in one more forward pass.
     """
-    shape = {"blocks": blocks, "width": width, "tokens": tokens}
-    matrices, attention = matrix_flops(**shape), attention_flops(**shape)
+    matrices, attention = matrix_flops(shape, tokens=tokens), attention_flops(shape, tokens=tokens)
     return (2.0 if frozen else 3.0) * matrices + 3.0 * attention + regularizes * (matrices + attention)
 
 
-def matrix_flops(*, blocks: int, width: int, tokens: int) -> float:
+def matrix_flops(shape: Architecture, *, tokens: int) -> float:
     """FLOPs of the products with weights in one sample's forward pass."""
-    return blocks * 24.0 * width**2 * tokens
+    return 2.0 * sum(kind.number * kind.met for kind in shape.kinds) * tokens
 
 
-def attention_flops(*, blocks: int, width: int, tokens: int) -> float:
+def attention_flops(shape: Architecture, *, tokens: int) -> float:
     """FLOPs of attention in one sample's forward pass: queries with keys, and weights with values, in every block."""
-    return blocks * 4.0 * tokens**2 * width
+    return shape.blocks * 4.0 * tokens**2 * shape.width
 
 
 def peak_flops(device_name: str) -> float | None:

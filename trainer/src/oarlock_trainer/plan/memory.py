@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_trainer.plan import text_encoders
-from oarlock_trainer.plan.activations import kept_bytes, width_bytes, widths, working_bytes
+from oarlock_trainer.plan.activations import kept_bytes, width_bytes, working_bytes
 from oarlock_trainer.plan.encoding import vae_bytes
 from oarlock_trainer.plan.text_encoders import Home
-from oarlock_trainer.plan.work import DDP, PIXELS_PER_TOKEN
+from oarlock_trainer.plan.work import DDP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,26 +204,20 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
     lean = ", of others what is pointwise" if work.lean else ""
     yield Component(
         name="activations",
-        bytes=kept_bytes(
-            double=shape.double_blocks,
-            single=shape.single_blocks,
-            recomputed=recomputed,
-            token_bytes=one,
-            kept=widths(compiled=work.compiled, lean=work.lean),
-        ),
+        bytes=kept_bytes(shape.kinds, recomputed=recomputed, token_bytes=one, compiled=work.compiled, lean=work.lean),
         arithmetic=f"{many}, {recomputed} of {shape.blocks} blocks recomputed{lean}",
     )
-    live = working_bytes(token_bytes=one, compiled=work.compiled)
+    live = working_bytes(shape.kinds, token_bytes=one, compiled=work.compiled)
     yield Component(name="block", bytes=live, arithmetic=f"{many}, the block at work")
     text = work.text_tokens * shape.text_width + shape.pooled_width
-    latents = work.image_tokens * shape.packed_channels
+    latents = work.image_tokens * shape.token_channels
     yield Component(
         name="inputs",
         bytes=work.samples * (2 * _BFLOAT16 * text + _LATENT_BYTES * latents),
         arithmetic=f"{work.samples} x text embeddings of this batch and the next, latents and loss",
     )
     if pictures := min(work.encoded, work.samples):
-        pixels = work.image_tokens * PIXELS_PER_TOKEN
+        pixels = work.image_tokens * work.pixels_per_token
         yield Component(
             name="encoder",
             bytes=vae_bytes(pictures=pictures, pixels=pixels),

@@ -20,17 +20,17 @@ from oarlock_trainer.plan.gpus import gpu_of_device, usable_bytes
 from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.recomputation import allowed, fewest, variants
 from oarlock_trainer.plan.speed import expect
-from oarlock_trainer.plan.work import TEXT_TOKENS, same_effective_batch, stages, text_homes, work_of
+from oarlock_trainer.plan.work import same_effective_batch, stages, text_homes, work_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oarlock_api.training import Training
+    from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.plan.communication import Interconnect
     from oarlock_trainer.plan.gpus import Gpu
     from oarlock_trainer.plan.memory import Memory
-    from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.plan.speed import Speed
     from oarlock_trainer.plan.work import Workload
 
@@ -108,7 +108,7 @@ def plan_for(
     gpu_memory_bytes: int | None,
     gpu_name: str = "",
     image_tokens: int | None = None,
-    text_tokens: int = TEXT_TOKENS,
+    text_tokens: int | None = None,
 ) -> Plan:
     """The plan of a run on the GPUs that it found: the whole memory of the smallest (None on the CPU), and their name.
 

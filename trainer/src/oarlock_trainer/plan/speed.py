@@ -1,10 +1,10 @@
 """How long an optimizer step should take: a model, never a result.
 
 Work per picture, as in flops.py, at the rates that the parts reach on an H100: matrices 620 TFLOP/s in long runs, the
-attention of cuDNN and FlashAttention 3 540 at FLUX.1's shapes and FlashAttention 2 360 (Shah et al. 2024, figures 5 and
-6); other GPUs in proportion to their peak. Pointwise chains go by the memory's bandwidth, and take 3.5 times as long
-where the compiler does not fuse them. A block that is recomputed does its forward pass twice, a lean one its pointwise
-part. Gradients travel while the backward pass runs.
+attention of cuDNN and FlashAttention 3 540 with heads of 128 and some thousand tokens, FlashAttention 2 360 (Shah et al.
+2024, figures 5 and 6); other GPUs in proportion to their peak. Pointwise chains go by the memory's bandwidth, and take 3.5
+times as long where the compiler does not fuse them. A block that is recomputed does its forward pass twice, a lean one its
+pointwise part. Gradients travel while the backward pass runs.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Speed:
 def expect(work: Workload, *, recomputed: int, gpu: Gpu, fabric: Interconnect) -> Speed:
     """What a step of `work` should take with `recomputed` of its blocks recomputed."""
     forward, backward = _passes(work, recomputed=recomputed, gpu=gpu)
-    useful = training_flops(blocks=work.shape.blocks, width=work.shape.width, tokens=work.tokens, frozen=work.adapters)
+    useful = training_flops(work.shape, tokens=work.tokens, frozen=work.adapters)
     captions = text_encoders.seconds(
         work.text_home, captions=work.samples, tokens=work.text_tokens, rate=_peak(gpu) * _MATRICES
     )
@@ -105,8 +105,8 @@ def _passes(work: Workload, *, recomputed: int, gpu: Gpu) -> tuple[float, float]
     """Seconds of a micro-batch's forward and backward pass on one GPU."""
     blocks, width, tokens = work.shape.blocks, work.shape.width, work.tokens
     peak, again = _peak(gpu), recomputed / blocks
-    matrices = matrix_flops(blocks=blocks, width=width, tokens=tokens)
-    attention = attention_flops(blocks=blocks, width=width, tokens=tokens)
+    matrices = matrix_flops(work.shape, tokens=tokens)
+    attention = attention_flops(work.shape, tokens=tokens)
     matrix_rate = peak * _MATRICES * (_FP8_GAIN if work.fp8 and gpu.has_fp8 else 1.0)
     attention_rate = peak * (_ATTENTION if work.attention in _NEWER else _OLDER_ATTENTION)
     moved = (_FUSED_BYTES if work.compiled else _EAGER_BYTES) * blocks * tokens * width
@@ -114,18 +114,17 @@ def _passes(work: Workload, *, recomputed: int, gpu: Gpu) -> tuple[float, float]
     factors = (_backward_work(work), _ATTENTION_BACKWARD, _POINTWISE_BACKWARD)
     backward = sum(part * (factor + again) for part, factor in zip(parts, factors, strict=True))
     if work.lean:
-        widths = again_widths(double=work.shape.double_blocks, single=work.shape.single_blocks)
-        backward += widths * _AGAIN_BYTES * tokens * width / gpu.memory_bandwidth
+        backward += again_widths(work.shape.kinds) * _AGAIN_BYTES * tokens * width / gpu.memory_bandwidth
     read = _modulation_bytes(work) / gpu.memory_bandwidth
     return work.samples * sum(parts) + read, work.samples * backward + read * (_POINTWISE_BACKWARD + again)
 
 
 def _modulation_bytes(work: Workload) -> float:
-    """Weights that scale and shift whole samples, 12 d^2 in a double block and 3 d^2 in a single one.
+    """Weights that scale and shift whole samples.
 
     They are read once a micro-batch and pass, however few samples it has.
     """
-    return 2.0 * (12 * work.shape.double_blocks + 3 * work.shape.single_blocks) * work.shape.width**2
+    return 2.0 * sum(kind.number * kind.modulation for kind in work.shape.kinds)
 
 
 def _backward_work(work: Workload) -> float:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.plan import communication, compiling, gpus
 from oarlock_trainer.plan.memory import GB, host_bytes
 from oarlock_trainer.plan.memory_state import in_memory
-from oarlock_trainer.plan.parameters import Architecture, read_architecture
+from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.plan.planner import Gpus, Plan, choose
-from oarlock_trainer.plan.work import DDP, picture_tokens, work_of
+from oarlock_trainer.plan.work import DDP, work_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -48,13 +49,14 @@ def forecast(
     if training.task is not Task.TRAIN or not spec.gpus_per_node:
         return ""
     kind, ties = named(gpu=gpu, fabric=fabric)
-    tokens = {picture_tokens(size.width, size.height) for size in sizes}
+    family = family_of(training.model)
+    tokens = {family.grid.tokens(size.width, size.height) for size in sizes}
     if ties is None:
         ties = communication.assumed_fabric(nodes=spec.nodes, gpus_per_node=spec.gpus_per_node, gpu=kind)
     model = Path(training.model.path or "")
     work = work_of(
         training,
-        read_architecture(model) if model.is_dir() else Architecture(),
+        read_architecture(model, family) if model.is_dir() else family.published,
         ranks=spec.nodes * spec.gpus_per_node,
         ranks_per_node=spec.gpus_per_node,
         image_tokens=max(tokens),

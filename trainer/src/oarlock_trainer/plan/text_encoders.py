@@ -15,7 +15,7 @@ from oarlock_api.data import TextEmbedsMode
 
 if TYPE_CHECKING:
     from oarlock_api.training import Training
-    from oarlock_trainer.plan.embeds import Encoded
+    from oarlock_trainer.models.encoded import Encoded
 
 LIVE_BATCH = 4
 """Captions of one call while training, where the job names no other number: 2,048 tokens keep a GPU's matrices busy."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.buckets import Size
-    from oarlock_trainer.plan.embeds import Encoded
+    from oarlock_trainer.models.encoded import Encoded
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 

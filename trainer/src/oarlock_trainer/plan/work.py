@@ -10,8 +10,9 @@ from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.weights import Lora, Method, QuantizeBase
 from oarlock_trainer.data.batch_fit import Batch, batch_of
 from oarlock_trainer.data.buckets import target_sizes
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.plan.encoding import live_batch
-from oarlock_trainer.plan.parameters import Architecture, Parameters, adapters, whole
+from oarlock_trainer.plan.parameters import Parameters, adapters, whole
 from oarlock_trainer.plan.text_encoders import LIVE_BATCH, Home, home, live_captions
 from oarlock_trainer.runtime.dealing import Dealing
 
@@ -19,17 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oarlock_api.training import Training
+    from oarlock_trainer.models.architecture import Architecture
+    from oarlock_trainer.models.family import Family
 
 DDP = 0
 """The stage of a run that shards nothing."""
-TEXT_TOKENS = 512
-"""FLUX.1-dev's captions."""
 _BUCKET_ELEMENTS = 500_000_000
-"""1 GB of bfloat16. DeepSpeed has one bucket in flight, so it must be worth a collective; 24 of them hold FLUX.1."""
+"""1 GB of bfloat16. DeepSpeed has one bucket in flight, so it must be worth a collective; 24 of them hold 12 B parameters."""
 _MOST = 4096
 """Of training.batchSize and of training.gradientAccumulation."""
-PIXELS_PER_TOKEN = 16 * 16
-"""A latent pixel is 8 x 8 pixels, a token 2 x 2 latent pixels."""
 FROZEN_BYTES = {QuantizeBase.NONE: 2.0, QuantizeBase.INT8: 1.0, QuantizeBase.FP8: 1.0, QuantizeBase.NF4: 0.5625}
 """Bytes of a frozen parameter. NF4: half a byte, and a float32 scale for 64 of them (Dettmers et al. 2023)."""
 
@@ -52,7 +51,8 @@ class Workload:
     micro_batches: int | None = None
     """Of all ranks in one step, where the job has it so (effectiveBatch): then `accumulation` is the most of a rank."""
     image_tokens: int = 4096
-    text_tokens: int = TEXT_TOKENS
+    pixels_per_token: int = 16 * 16
+    text_tokens: int = 512
     optimizer: OptimizerName = OptimizerName.ADAMW
     offload: bool = False
     overlap: bool = True
@@ -118,15 +118,18 @@ def work_of(
     ranks: int,
     ranks_per_node: int,
     image_tokens: int | None = None,
-    text_tokens: int = TEXT_TOKENS,
+    text_tokens: int | None = None,
 ) -> Workload:
     """What `training` asks for; the stage is 1 (DDP: 0) where the job names none.
 
     `image_tokens` are those of the largest bucket; without them, of the largest square that the job's resolutions name.
+    `text_tokens` are those of the longest text; without them, of the family's published model.
+
     Raises ConfigurationError where a step cannot be dealt to so many ranks.
     """
+    family = family_of(training.model)
     lora = (training.lora or Lora()) if training.method is Method.LORA else None
-    parameters = adapters(shape, lora) if lora else whole(shape)
+    parameters = adapters(shape, lora, family.presets) if lora else whole(shape)
     batch = batch_of(training, ranks=ranks, ranks_per_node=ranks_per_node)
     unsharded = training.engine.strategy is Strategy.DDP or lora is not None
     return Workload(
@@ -140,8 +143,9 @@ def work_of(
         samples=training.batch_size,
         accumulation=batch.accumulation,
         micro_batches=batch.micro_batches,
-        image_tokens=image_tokens or _largest_square(training),
-        text_tokens=text_tokens,
+        image_tokens=image_tokens or _largest_square(training, family),
+        pixels_per_token=family.grid.edge**2,
+        text_tokens=text_tokens or family.encoded.tokens,
         optimizer=training.optimizer.name,
         offload=training.engine.offload_optimizer is OffloadOptimizer.CPU,
         overlap=training.engine.overlap_communication,
@@ -179,21 +183,16 @@ def same_effective_batch(work: Workload) -> Iterator[Workload]:
             yield other
 
 
-def picture_tokens(width: int, height: int) -> int:
-    """Tokens of a picture of this size in pixels."""
-    return width * height // PIXELS_PER_TOKEN
-
-
 def _bucket(parameters: Parameters) -> int:
     """Elements of an exchange: no more than there are, no fewer than the largest tensor, which would bypass it."""
     return max(min(_BUCKET_ELEMENTS, parameters.trained), parameters.largest)
 
 
-def _largest_square(training: Training) -> int:
+def _largest_square(training: Training, family: Family) -> int:
     wanted = {(training.resolution, training.resolution_type)} | {
         (one.resolution, one.resolution_type)
         for one in training.data.datasets
         if one.resolution is not None and one.resolution_type is not None
     }
     sizes = [target_sizes([1.0], resolution=float(resolution), kind=kind) for resolution, kind in wanted]
-    return max(picture_tokens(int(width[0]), int(height[0])) for width, height in sizes)
+    return max(family.grid.tokens(int(width[0]), int(height[0])) for width, height in sizes)

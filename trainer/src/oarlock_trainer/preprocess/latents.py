@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.data.progress import Progress
     from oarlock_trainer.data.records import Record
-    from oarlock_trainer.models.flux.encode import PictureEncoder
+    from oarlock_trainer.models.encoders import PictureEncoder
     from oarlock_trainer.preprocess.storing import Storing
     from oarlock_trainer.storage.files import Files
 

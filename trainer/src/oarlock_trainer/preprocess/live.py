@@ -19,7 +19,8 @@ from oarlock_trainer.data.metadata.table import open_table
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.quarantine_shared import SharedQuarantine
 from oarlock_trainer.models.compute.own_stream import OwnStream
-from oarlock_trainer.models.flux.encode import PictureEncoder
+from oarlock_trainer.models.encoders import PictureEncoder
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.latents import bits, decode, encode, is_finite, not_encodable, unusable
 from oarlock_trainer.preprocess.on_demand import OnDemandCache
@@ -103,7 +104,8 @@ class LiveEncoding:
             return []
         with self._encoding, self._stream.entered():
             if self._encoder is None:
-                self._encoder = PictureEncoder(Path(self._job.training.model.path or ""), self._device)
+                model = self._job.training.model
+                self._encoder = PictureEncoder(Path(model.path or ""), family_of(model), self._device)
             return list(encode([one for one, _ in pictures], [pixels for _, pixels in pictures], self._encoder))
 
     def _pixels(self, picture: Picture) -> np.ndarray | Rejected:

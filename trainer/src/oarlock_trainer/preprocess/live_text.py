@@ -11,7 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.models.compute.own_stream import OwnStream
-from oarlock_trainer.models.flux.encode import CaptionEncoder
+from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.plan.text_encoders import live_captions
 
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ class LiveText:
         self._stream, self._working = OwnStream(ranks.device), Lock()
         with self._stream.entered():
             folder = Path(training.model.path or "")
-            self._encoder = CaptionEncoder(folder, training.model.flavor, ranks.device, streamed=streamed)
+            make = code_of(training.model).caption_encoder
+            self._encoder = make(folder, training.model.flavor, ranks.device, streamed=streamed)
         self._empty = self._encoded([""])[0]
 
     def encode(self, captions: Sequence[str]) -> list[Text]:
-        """CLIP vector (p,) and T5 sequence (T, d) of each, bfloat16 on the CPU; without padding where that is masked."""
+        """Pooled vector (p,) and sequence (T, t) of each, bfloat16 on the CPU; without padding where that is masked."""
         distinct = [caption for caption in dict.fromkeys(captions) if caption]
         found = dict(zip(distinct, self._encoded(distinct), strict=True)) | {"": self._empty}
         return [found[caption] for caption in captions]

@@ -30,6 +30,7 @@ from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import MANIFEST, Table, TableManifest, open_table, publish
 from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.preprocess import data_report
 from oarlock_trainer.preprocess.shares import encode_own_captions, encode_own_pictures, publish_work
 from oarlock_trainer.preprocess.stores import (
@@ -85,7 +86,7 @@ def prepare(
     may raise to stop.
     """
     began = clock()
-    encoders = fingerprints(Path(job.training.model.path or ""))
+    encoders = fingerprints(Path(job.training.model.path or ""), family_of(job.training.model))
     fingerprint = table_fingerprint(job.training, encoders)
     folder, empty_key = table_folder(job.output), empty_text_key(job, encoders)
     stores = ranks.all_or_none(lambda: open_stores(job, locations))
@@ -213,11 +214,13 @@ def _encode(
 
 def _work(job: Job, table: Table, stores: EmbeddingStores, found: FoundEmbeddings) -> dict[str, Path]:
     latents, texts = EmbeddingIndex(found.latents, stores.latents), text_places(found.texts, stores)
+    encoded, unpadded = family_of(job.training.model).encoded, job.training.objective.attention_mask
+    absent, wanted = missing_latents(job, table, latents), beforehand(job, table)
     with storage("sharing out the work"):
         return publish_work(
             job,
-            latents=latent_work(table, missing=missing_latents(job, table, latents), wanted=beforehand(job, table)),
-            text=text_work(table, missing=missing_texts(table, texts), unpadded=job.training.objective.attention_mask),
+            latents=latent_work(table, encoded, missing=absent, wanted=wanted),
+            text=text_work(table, encoded, missing=missing_texts(table, texts), unpadded=unpadded),
         )
 
 

@@ -13,7 +13,9 @@ from oarlock_trainer.data.flips import picture_at
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.data.metadata.sources import source_of
 from oarlock_trainer.data.progress import Progress
-from oarlock_trainer.models.flux.encode import CaptionEncoder, PictureEncoder
+from oarlock_trainer.models.encoders import PictureEncoder
+from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.latents import Task, encode_pictures
 from oarlock_trainer.preprocess.storing import Storing
@@ -82,7 +84,7 @@ def encode_own_captions(
     training = job.training
     encode_captions(
         tasks(),
-        CaptionEncoder(Path(training.model.path or ""), training.model.flavor, ranks.device),
+        code_of(training.model).caption_encoder(Path(training.model.path or ""), training.model.flavor, ranks.device),
         Storing(training.data.compression, threads=threads_of(job), go_on=go_on),
         store=stores.texts,
         batch_size=training.data.tuning.text_batch_size or TEXT_BATCH,
@@ -114,7 +116,7 @@ def encode_own_pictures(
     training, threads = job.training, threads_of(job)
     return encode_pictures(
         _tasks(job, locations, table, units, stores),
-        PictureEncoder(Path(training.model.path or ""), ranks.device),
+        PictureEncoder(Path(training.model.path or ""), family_of(training.model), ranks.device),
         Storing(training.data.compression, threads=threads, go_on=go_on),
         batch_size=vae_batch(training),
         threads=threads,

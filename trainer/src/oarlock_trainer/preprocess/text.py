@@ -1,6 +1,6 @@
-"""Captions -> text embeddings: one record per caption, the CLIP vector first, then the T5 sequence.
+"""Captions -> text embeddings: one record per caption, the pooled vector first, then the sequence.
 
-diffusers feeds FLUX.1 the padded T5 sequence without a mask, and the padding positions carry values that depend on the
+Where diffusers feeds a model the padded sequence without a mask, the padding positions carry values that depend on the
 caption. So the whole sequence is kept, unless padding is masked in training (objective.attentionMask): then only the
 positions that are no padding are.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from oarlock_trainer.data.progress import Progress
-    from oarlock_trainer.models.flux.encode import CaptionEncoder
+    from oarlock_trainer.models.family_code import CaptionEncoder
     from oarlock_trainer.preprocess.storing import Storing
     from oarlock_trainer.storage.files import Files
 
@@ -39,7 +39,7 @@ def encode_captions(
     progress: Progress,
     go_on: Callable[[], None],
 ) -> None:
-    """Encode (unit, key, caption), each unit into a shard of its own; a record's shape is (tokens, T5 width, CLIP width).
+    """Encode (unit, key, caption), each unit into a shard of its own; a record's shape is (tokens, width, pooled width).
 
     `go_on` as in encode_pictures.
     """

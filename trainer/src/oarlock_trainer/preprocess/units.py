@@ -15,12 +15,12 @@ import numpy as np
 from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.matching import firsts
 from oarlock_trainer.data.shards import SHARD_BYTES
-from oarlock_trainer.plan.embeds import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oarlock_trainer.data.metadata.table import Table
+    from oarlock_trainer.models.encoded import Encoded
 
 WORK = np.dtype([("row", "<i8"), ("caption", "<u4"), ("unit", "<u4")])
 """One embedding to make: a row of the table (EMPTY = the empty caption), the number of the caption in it, its unit.
@@ -34,11 +34,11 @@ _UNITS = 512
 """A small data set is cut into so many units rather than into full shards, so that every rank gets its share."""
 _STEP = 16
 """The number of records in a unit is a multiple of this, so that the batches of the encoders are full."""
-_PADDED_BYTES, _UNPADDED_BYTES = 512 * 4096 * 2, 128 * 4096 * 2
-"""A caption's T5 sequence: all 512 tokens, or those of a long caption."""
+_LONG_CAPTION = 4
+"""What is not padded is a quarter of a padded sequence, or less."""
 
 
-def latent_work(table: Table, *, missing: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def latent_work(table: Table, encoded: Encoded, *, missing: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """WORK for `missing` latents among all that are `wanted` beforehand, both (entries,) bool as in data.flips.
 
     Units are numbered from the largest to the smallest. What is mirrored has units of its own.
@@ -49,7 +49,7 @@ def latent_work(table: Table, *, missing: np.ndarray, wanted: np.ndarray) -> np.
     datasets = table.datasets()[rows].astype(np.uint64) | mirrored.astype(np.uint64) << np.uint64(15)
     buckets = datasets << np.uint64(48) | width << np.uint64(24) | height
     _, one_of, bucket, counts = np.unique(buckets, return_index=True, return_inverse=True, return_counts=True)
-    each = Encoded().latents(width[one_of], height[one_of]).astype(np.int64)
+    each = encoded.latents(width[one_of], height[one_of]).astype(np.int64)
     length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)
     units = -(-counts // length)
     order = np.argsort(bucket, kind="stable")
@@ -62,12 +62,12 @@ def latent_work(table: Table, *, missing: np.ndarray, wanted: np.ndarray) -> np.
     return _by_size(entries[first], np.zeros(int(first.sum()), dtype=np.uint32), unit[first], sizes[first])
 
 
-def text_work(table: Table, *, missing: np.ndarray, unpadded: bool) -> np.ndarray:
+def text_work(table: Table, encoded: Encoded, *, missing: np.ndarray, unpadded: bool) -> np.ndarray:
     """WORK for captions without embeddings: `missing` is (captions + 1,) bool, the last one is the empty caption's."""
     counts = table.caption_counts()
     captions = np.flatnonzero(np.repeat(table.kept, counts))
     captions = captions[firsts(table.text_keys()[captions])]
-    most = SHARD_BYTES // (_UNPADDED_BYTES if unpadded else _PADDED_BYTES)
+    most = SHARD_BYTES // (encoded.sequence // _LONG_CAPTION if unpadded else encoded.sequence)
     unit = np.arange(len(captions)) // min(int(_in_steps(len(captions) // _UNITS)), most)
     wanted = missing[captions]
     captions, unit = captions[wanted], unit[wanted]

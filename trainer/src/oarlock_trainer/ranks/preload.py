@@ -12,6 +12,7 @@ import gc
 import importlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable
 from oarlock_api.contract.job_file import parse_job_file
@@ -20,6 +21,11 @@ from oarlock_api.weights import AdapterAlgorithm, Method
 from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT
 from oarlock_trainer.runtime.left_out import left_out
 from oarlock_trainer.runtime.uncompiled import import_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oarlock_trainer.models.family import Family
 
 _IMPORTED_LATE = (
     "deepspeed.comm.mori",
@@ -66,10 +72,12 @@ def _import(*, encoders: bool | None) -> None:
 
     from oarlock_trainer.engine.deepspeed import skip_operator_probes  # noqa: PLC0415
     from oarlock_trainer.loop import train  # noqa: F401, PLC0415
-    from oarlock_trainer.models.classes import transformer_class  # noqa: PLC0415
+    from oarlock_trainer.models.classes import imported  # noqa: PLC0415
     from oarlock_trainer.preprocess.pipeline import table_path  # noqa: PLC0415
 
-    transformer_class()
+    families = _families()
+    for family in families:
+        imported(family.transformer)
     skip_operator_probes()
     if _needs_peft():
         from oarlock_trainer.models.adapters.low_rank import import_peft  # noqa: PLC0415
@@ -82,43 +90,60 @@ def _import(*, encoders: bool | None) -> None:
         output = os.environ.get(Variable.OUTPUT_DIR)
         encoders = output is None or not table_path(Path(output)).exists()
     if encoders:
-        import_encoders()
+        import_encoders(families)
 
 
-def _needs_peft() -> bool:
-    """Whether the job that this process is for trains LoRA's own; a job file that can't be read is told of by the ranks."""
+def _training() -> Mapping[str, Any]:
+    """Of the job that this process is for; empty where its file can't be read, which the ranks tell of."""
     try:
         file = parse_job_file(Path(os.environ.get(Variable.CONFIG, CONFIG_PATH)).read_text(encoding="utf-8"))
     except (OSError, WireError):
-        return False
-    training = file.whole_training
+        return {}
+    return file.whole_training
+
+
+def _families() -> list[Family]:
+    """That of the job's model; all of them where none is named."""
+    from oarlock_trainer.models.families import FAMILIES  # noqa: PLC0415
+
+    named = (_training().get("model") or {}).get("family")
+    return [family for key, family in FAMILIES.items() if named in {None, key}]
+
+
+def _needs_peft() -> bool:
+    """Whether the job trains LoRA's own adapters."""
+    training = _training()
     algorithm = (training.get("lora") or {}).get("algorithm", AdapterAlgorithm.LORA)
-    return training.get("method") == Method.LORA and algorithm == AdapterAlgorithm.LORA
+    return bool(training.get("method") == Method.LORA and algorithm == AdapterAlgorithm.LORA)
 
 
-def import_encoders() -> None:
-    """Import what only encoding needs."""
-    _import_text_encoders()
+def import_encoders(families: Sequence[Family] | None = None) -> None:
+    """Import what only encoding needs, for these families or for the job's."""
+    families = _families() if families is None else families
+    _import_text_encoders(families)
 
-    from oarlock_trainer.models.classes import vae_class  # noqa: PLC0415
-    from oarlock_trainer.models.flux import encode  # noqa: F401, PLC0415
+    from oarlock_trainer.models import encoders  # noqa: F401, PLC0415
+    from oarlock_trainer.models.classes import imported  # noqa: PLC0415
 
-    vae_class()
+    for family in families:
+        imported(family.autoencoder)
     for name in _IMPORTED_LATE_BY_ENCODERS:
         importlib.import_module(name)
     with contextlib.suppress(ImportError, AttributeError):  # a cache of a thousand compiled patterns, filled once
         importlib.import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("t5")
 
 
-def _import_text_encoders() -> None:
+def _import_text_encoders(families: Sequence[Family]) -> None:
     """Import them without scipy and accelerate, which transformers takes along for losses that nobody computes here."""
+    import transformers  # noqa: PLC0415
     import transformers.utils as switches  # noqa: PLC0415
 
     kept = {name: getattr(switches, name) for name in ("is_scipy_available", "is_accelerate_available")}
     for name in kept:
         setattr(switches, name, lambda *_: False)
     try:
-        from transformers import CLIPTextModel, CLIPTokenizer, T5EncoderModel, T5TokenizerFast  # noqa: F401, PLC0415
+        for name in dict.fromkeys(name for family in families for name in family.text_classes):
+            getattr(transformers, name)
     finally:
         for name, switch in kept.items():
             setattr(switches, name, switch)

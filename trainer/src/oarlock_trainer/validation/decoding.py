@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from PIL import Image
 
-from oarlock_trainer.models.classes import vae_class
-from oarlock_trainer.models.flux.encode import load_frozen
+from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.encoders import load_frozen
+from oarlock_trainer.models.family import VAE, Family
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,15 +24,15 @@ class NotFiniteError(ValueError):
 class PictureDecoder:
     """The VAE's decoder."""
 
-    def __init__(self, model: Path, device: torch.device) -> None:
+    def __init__(self, model: Path, family: Family, device: torch.device) -> None:
         """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self._vae = load_frozen(vae_class(), model / "vae", "cpu", dtype=dtype, low_cpu_mem_usage=False)
+        self._vae = load_frozen(imported(family.autoencoder), model / VAE, "cpu", dtype=dtype, low_cpu_mem_usage=False)
         self._device, self._dtype = device, dtype
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Image.Image:
-        """(1, C, h, w), shifted and scaled -> RGB of 8 h x 8 w.
+        """(1, C, h, w), shifted and scaled -> RGB.
 
         Raises NotFiniteError.
         """

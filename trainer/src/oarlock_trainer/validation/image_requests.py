@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.training import Task
-from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.models import folder
+from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.family import SCHEDULER
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError
 
 if TYPE_CHECKING:
@@ -19,22 +20,16 @@ if TYPE_CHECKING:
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
-SCHEDULER = "scheduler"
 _FIELD = "training.validation.promptsFrom"
 _MOST_PROMPTS = 256
 _LIBRARY_BYTES = 4 * 2**20
 _LONGEST_NAME = 120
 """Characters: a file's name has at most 255 bytes, with the size and the mark of a temporary name."""
-_USUAL_STEPS = {ModelFlavor.DEV: 28, ModelFlavor.KREA: 28, ModelFlavor.SCHNELL: 4}
-_USUAL_GUIDANCE = {ModelFlavor.DEV: 3.5, ModelFlavor.KREA: 4.5, ModelFlavor.SCHNELL: 1.0}
-"""What the models' own pages advise; Schnell is distilled to four steps without guidance."""
-_PATCH = 16
-"""Pixels: the VAE's factor of 8, times the two latents that are a token's edge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRequest:
-    """One picture: `width` x `height` pixels, both multiples of 16; `file` is its name in the step's folder.
+    """One picture: `width` x `height` pixels, both multiples of `grid.edge`; `file` is its name in the step's folder.
 
     `guidance` is what the model is told, where it can be told; `scale` 1 = one pass, above = with the negative prompt.
     """
@@ -94,9 +89,10 @@ def _prompts(job: Job, locations: Locations, settings: Validation) -> dict[str, 
 
 
 def _picture(training: Training, settings: Validation, name: str, prompt: str, size: str) -> ImageRequest:
-    width, height = (max(int(edge) // _PATCH, 1) * _PATCH for edge in size.split("x"))
-    flavor = training.model.flavor
-    guidance = _USUAL_GUIDANCE[flavor] if settings.guidance is None else settings.guidance
+    family = family_of(training.model)
+    least, usual = family.grid.edge, family.flavors[training.model.flavor]
+    width, height = (max(int(edge) // least, 1) * least for edge in size.split("x"))
+    guidance = usual.guidance if settings.guidance is None else settings.guidance
     twice = settings.negative_prompt is not None
     return ImageRequest(
         name=name,
@@ -105,7 +101,7 @@ def _picture(training: Training, settings: Validation, name: str, prompt: str, s
         file=f"{name}-{size}.png",
         width=width,
         height=height,
-        steps=settings.inference_steps or _USUAL_STEPS[flavor],
+        steps=settings.inference_steps or usual.steps,
         guidance=1.0 if twice else guidance,
         scale=guidance if twice else 1.0,
         seed=training.seed if settings.seed is None else settings.seed,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer.data.cache_keys import fingerprints
-from oarlock_trainer.models.flux.encode import CaptionEncoder
+from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.preprocess.shares import TEXT_BATCH
 from oarlock_trainer.runtime.atomic_write import replacing
 from oarlock_trainer.runtime.errors import storage
@@ -40,7 +41,7 @@ class Texts:
         self._places = {text: place for place, text in enumerate(texts)}
 
     def read(self, text: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """T5 sequence (1, T, d) and CLIP vector (1, p) of a prompt, both bfloat16. Raises StorageError."""
+        """Sequence (1, T, t) and pooled vector (1, p) of a prompt, both bfloat16. Raises StorageError."""
         from safetensors import safe_open  # noqa: PLC0415
 
         place = self._places[text]
@@ -55,7 +56,7 @@ def prepare_texts(job: Job, ranks: RankGroup, wanted: Sequence[ImageRequest], *,
     """
     texts = sorted({text for one in wanted for text in (one.prompt, one.negative)})
     unpadded = job.training.objective.attention_mask
-    facts = [fingerprints(_model(job)).text, job.training.model.flavor, unpadded, texts]
+    facts = [fingerprints(_model(job), family_of(job.training.model)).text, job.training.model.flavor, unpadded, texts]
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
     file = job.output / _FOLDER / f"prompts-{digest}.safetensors"
 
@@ -73,7 +74,7 @@ def _encode(
     import torch  # noqa: PLC0415
     from safetensors.torch import save_file  # noqa: PLC0415
 
-    encoder = CaptionEncoder(_model(job), job.training.model.flavor, ranks.device)
+    encoder = code_of(job.training.model).caption_encoder(_model(job), job.training.model.flavor, ranks.device)
     beat, found = Heartbeat(), {}
     size = job.training.data.tuning.text_batch_size or TEXT_BATCH
     for start in range(0, len(texts), size):

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from oarlock_api.contract.status import PodPhase
+from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.heartbeat import Heartbeat
 from oarlock_trainer.validation.decoding import PictureDecoder
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from oarlock_trainer.engine.process_group import RankGroup
-    from oarlock_trainer.plan.parameters import Architecture
+    from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.validation.image_requests import ImageRequest
     from oarlock_trainer.validation.texts import Texts
@@ -70,6 +72,7 @@ class Validation:
         """Nothing is loaded before the first picture."""
         self._ranks = ranks
         self._model = Path(job.training.model.path or "")
+        self._family, self._code = family_of(job.training.model), code_of(job.training.model)
         self._wanted = wanted
         self._texts = texts
         self._architecture = architecture
@@ -154,20 +157,26 @@ class Validation:
         latents = denoise(
             transformer,
             draw_noise(
-                wanted.seed, channels=self._architecture.packed_channels // 4, width=wanted.width, height=wanted.height
+                wanted.seed,
+                self._family.grid,
+                channels=self._architecture.latent_channels,
+                width=wanted.width,
+                height=wanted.height,
             ).to(device),
             self._text(wanted.prompt),
+            family=self._family,
+            code=self._code,
             guidance=Guidance(
                 told=wanted.guidance if self._architecture.has_guidance else None,
                 scale=wanted.scale,
                 negative=self._text(wanted.negative),
             ),
-            scheduler=read_scheduler(self._model),
+            scheduler=read_scheduler(self._model, self._family),
             steps=wanted.steps,
             go_on=go_on,
         )
         if self._decoder is None:
-            self._decoder = PictureDecoder(self._model, device)
+            self._decoder = PictureDecoder(self._model, self._family, device)
         return self._decoder.decode(latents)
 
     def _text(self, prompt: str) -> Text:

@@ -24,6 +24,8 @@ from safetensors.torch import load_file  # noqa: E402
 from oarlock_trainer.models import transformer  # noqa: E402
 from oarlock_trainer.models.adapters import lokr, lora  # noqa: E402
 from oarlock_trainer.models.compute.frozen_weights import quantize  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
+from oarlock_trainer.models.flux.velocity import velocity  # noqa: E402
 from oarlock_trainer.models.objective.loss import MicroBatch, predict  # noqa: E402
 
 
@@ -52,7 +54,7 @@ def settings(request: pytest.FixtureRequest) -> Lora:
 def adapted(tiny_flux: Path, settings: Lora, *, seed: int = 1) -> Any:
     """A model in float32, so that arithmetic is compared and not rounding."""
     model = transformer.load(tiny_flux).float()
-    lora.add_adapters(model, settings, seed=seed)
+    lora.add_adapters(model, settings, FLUX1.presets, seed=seed)
     return model
 
 
@@ -83,7 +85,7 @@ def prediction(model: Any) -> torch.Tensor:
         text_mask=None,
     )
     with torch.no_grad():
-        return predict(model, batch, has_guidance=True).float()
+        return predict(model, batch, velocity=velocity, has_guidance=True).float()
 
 
 @pytest.mark.parametrize("factor", [-1, 2, 3, 4, 8, 16, 64, 1024])
@@ -102,7 +104,7 @@ def test_factors_have_the_shapes_that_lycoris_gives_them(rank: int, *, whole: bo
     for inputs, outputs in ((3072, 3072), (12288, 3072), (64, 3072), (3072, 64), (96, 35)):
         layer = torch.nn.Linear(inputs, outputs, device="meta")
         theirs = _lycoris_layer(layer, settings.rank, **fields)
-        ours = factor_shapes("layer", outputs=outputs, inputs=inputs, settings=settings)
+        ours = factor_shapes("layer", outputs=outputs, inputs=inputs, settings=settings, presets=FLUX1.presets)
         assert ours == {name: tuple(value.shape) for name, value in theirs.named_parameters()}
 
 
@@ -247,8 +249,8 @@ def test_the_same_seed_makes_the_same_adapters(tiny_flux: Path) -> None:
 
 def test_factors_are_float32_beside_frozen_bfloat16_or_quantized_weights(tiny_flux: Path) -> None:
     model = transformer.load(tiny_flux)
-    lora.add_adapters(model, KINDS["products"], seed=0)
-    quantize(model, QuantizeBase.INT8, device=torch.device("cpu"))
+    lora.add_adapters(model, KINDS["products"], FLUX1.presets, seed=0)
+    quantize(FLUX1.blocks_of(model), QuantizeBase.INT8, device=torch.device("cpu"))
     assert {value.dtype for value in trained(model).values()} == {torch.float32}
     assert all(lokr.MARK in name for name in trained(model))
     assert {value.dtype for value in model.parameters() if not value.requires_grad} == {torch.bfloat16}
@@ -264,7 +266,7 @@ def test_dropout_is_part_of_training_and_not_of_evaluation(tiny_flux: Path) -> N
 
 
 def test_an_adapter_is_compiled_in_one_graph() -> None:
-    layer = lokr.KroneckerLinear("layer", torch.nn.Linear(24, 16), lokr_of(rank=2, factor=4))
+    layer = lokr.KroneckerLinear("layer", torch.nn.Linear(24, 16), lokr_of(rank=2, factor=4), FLUX1.presets)
     torch.nn.init.ones_(layer.lokr_w2_b)
     values = torch.randn(2, 3, 24, requires_grad=True)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
@@ -278,7 +280,7 @@ def test_an_adapter_is_compiled_in_one_graph() -> None:
 def test_a_gpu_keeps_no_more_for_the_backward_pass_than_the_inputs() -> None:
     tokens, width = 4608, 3072
     base = torch.nn.Linear(width, width, dtype=torch.bfloat16, device="cuda").requires_grad_(requires_grad=False)
-    layer = lokr.KroneckerLinear("layer", base, lokr_of(full_matrix=True))
+    layer = lokr.KroneckerLinear("layer", base, lokr_of(full_matrix=True), FLUX1.presets)
     torch.nn.init.normal_(layer.lokr_w2, std=0.01)
     values = torch.randn(1, tokens, width, dtype=torch.bfloat16, device="cuda", requires_grad=True)
     torch.cuda.synchronize()

@@ -10,7 +10,6 @@ import pytest
 from oarlock_api.engine import Attention
 from oarlock_api.objective import Loss
 from oarlock_api.weights import Lora
-from oarlock_trainer.models.adapters.targets import PRESETS
 from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError
 
@@ -25,6 +24,8 @@ from oarlock_trainer.models import transformer  # noqa: E402
 from oarlock_trainer.models.adapters import lora, low_rank  # noqa: E402
 from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.flux import forward  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
+from oarlock_trainer.models.flux.velocity import velocity  # noqa: E402
 from oarlock_trainer.models.objective.loss import MicroBatch, sample_losses  # noqa: E402
 
 SETTINGS = Lora(rank=4, alpha=8)
@@ -32,7 +33,7 @@ SETTINGS = Lora(rank=4, alpha=8)
 
 def adapted(tiny_flux: Path, settings: Lora = SETTINGS, *, seed: int = 1) -> Any:
     model = transformer.load(tiny_flux)
-    lora.add_adapters(model, settings, seed=seed)
+    lora.add_adapters(model, settings, FLUX1.presets, seed=seed)
     return model
 
 
@@ -55,7 +56,7 @@ def batch(size: int = 2) -> MicroBatch:
 
 def loss(model: Any, *, keep: bool = False) -> torch.Tensor:
     base = lora.without_adapters(model) if keep else None
-    return sample_losses(model, batch(), has_guidance=True, measure=Loss.MSE, base=base).mean()
+    return sample_losses(model, batch(), velocity=velocity, has_guidance=True, measure=Loss.MSE, base=base).mean()
 
 
 def trained(model: Any) -> dict[str, torch.Tensor]:
@@ -125,10 +126,10 @@ def test_dropout_is_part_of_training_and_not_of_evaluation(tiny_flux: Path) -> N
     assert torch.equal(loss(model), loss(model))
 
 
-@pytest.mark.parametrize("preset", sorted(PRESETS.keys() - {"tiny", "nano"}))
+@pytest.mark.parametrize("preset", sorted(FLUX1.presets.names.keys() - {"tiny", "nano"}))
 def test_a_preset_names_layers_that_the_model_has(tiny_flux: Path, preset: str) -> None:
     by_preset = trained(adapted(tiny_flux, Lora(rank=2, targets=(preset,))))
-    by_names = trained(adapted(tiny_flux, Lora(rank=2, targets=PRESETS[preset])))
+    by_names = trained(adapted(tiny_flux, Lora(rank=2, targets=FLUX1.presets.names[preset])))
     assert by_preset.keys() == by_names.keys()
 
 

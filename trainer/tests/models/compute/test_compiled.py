@@ -26,9 +26,11 @@ from flux_pair import pair  # noqa: E402
 
 from oarlock_trainer.models.compute import kept_code  # noqa: E402
 from oarlock_trainer.models.compute.compiled import compile_blocks  # noqa: E402
-from oarlock_trainer.models.compute.tuning import tune  # noqa: E402
-from oarlock_trainer.models.compute.warm_up import Shape, warm_up  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
+from oarlock_trainer.models.flux.velocity import velocity  # noqa: E402
 from oarlock_trainer.models.objective.loss import MicroBatch, flow_matching_loss  # noqa: E402
+from oarlock_trainer.models.tuning import tune  # noqa: E402
+from oarlock_trainer.models.warm_up import Shape, warm_up  # noqa: E402
 from oarlock_trainer.plan import compiling  # noqa: E402
 
 if TYPE_CHECKING:
@@ -180,7 +182,7 @@ def test_texts_of_any_length_are_compiled_by_the_warm_up_and_nothing_after_it(
                 text=torch.randn(2, text, 32), pooled=torch.randn(2, 24), sigmas=torch.rand(2), guidance=torch.ones(2),
                 text_mask=torch.ones(2, text, dtype=torch.bool),
             )  # fmt: skip
-            flow_matching_loss(mine, micro_batch, has_guidance=True, measure=Loss.MSE).backward()
+            flow_matching_loss(mine, micro_batch, velocity=velocity, has_guidance=True, measure=Loss.MSE).backward()
     assert traced() == 5
 
 
@@ -213,10 +215,10 @@ def test_a_nodes_ranks_compile_with_no_more_processes_than_it_has_cores(
     settings = training(compile={"mode": "Default"}).compile
     _, mine = pair(double=1, single=1)
     for ranks, wanted in ((8, 8), (1, 32), (128, 1)):
-        compile_blocks(mine, settings, device=CPU, scratch=tmp_path, ranks_per_node=ranks)
+        compile_blocks(FLUX1.blocks_of(mine), settings, device=CPU, scratch=tmp_path, ranks_per_node=ranks)
         assert config.compile_threads == wanted
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "3")
-    compile_blocks(mine, settings, device=CPU, scratch=tmp_path, ranks_per_node=8)
+    compile_blocks(FLUX1.blocks_of(mine), settings, device=CPU, scratch=tmp_path, ranks_per_node=8)
     assert config.compile_threads == 1  # what torch read of the environment at its import stays
 
 
@@ -225,7 +227,7 @@ def test_an_image_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.delenv("CXX", raising=False)
     settings = training(compile={"mode": "Default"}).compile
     with pytest.raises(ConfigurationError, match=r"none of g\+\+, clang\+\+.*compile\.mode to None"):
-        compile_blocks(torch.nn.Module(), settings, device=CPU, scratch=tmp_path)
+        compile_blocks([], settings, device=CPU, scratch=tmp_path)
 
 
 def test_texts_of_any_length_are_not_compiled_one_by_one(tmp_path: Path) -> None:

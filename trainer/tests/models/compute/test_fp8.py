@@ -20,6 +20,7 @@ from oarlock_trainer.models.adapters import lora  # noqa: E402
 from oarlock_trainer.models.compute import fp8  # noqa: E402
 from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.flux import forward  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 
 FLOAT8 = 0.1
 """Relative distance of a prediction from float32's: e4m3 has three bits of mantissa."""
@@ -31,7 +32,7 @@ LOSS = 0.05
 
 def float8_model() -> tuple[Any, Any]:
     theirs, mine = pair()
-    fp8.use_float8(mine)
+    fp8.use_float8(FLUX1.blocks_of(mine))
     forward.install(mine, attend=attend_with(Attention.SDPA))
     return theirs, mine
 
@@ -54,7 +55,7 @@ def test_a_prediction_and_its_gradients_are_near_those_without_float8() -> None:
 def test_modulations_embedders_and_odd_sizes_stay_as_they_are() -> None:
     _, mine = pair(double=1, single=1)
     mine.single_transformer_blocks[0].proj_mlp = torch.nn.Linear(64, 250)
-    fp8.use_float8(mine)
+    fp8.use_float8(FLUX1.blocks_of(mine))
     assert converted(mine) == {
         *(f"transformer_blocks.0.attn.{name}" for name in ("to_q", "to_k", "to_v", "to_out.0", "to_add_out")),
         *(f"transformer_blocks.0.attn.add_{name}_proj" for name in "qkv"),
@@ -70,8 +71,8 @@ def test_names_of_weights_stay_those_of_diffusers() -> None:
 
 def test_the_frozen_weights_under_adapters_take_float8_and_the_adapters_do_not() -> None:
     _, mine = pair()
-    lora.add_adapters(mine, Lora(rank=16, alpha=16), seed=1)
-    fp8.use_float8(mine)
+    lora.add_adapters(mine, Lora(rank=16, alpha=16), FLUX1.presets, seed=1)
+    fp8.use_float8(FLUX1.blocks_of(mine))
     forward.install(mine, attend=attend_with(Attention.SDPA))
     assert "transformer_blocks.0.attn.to_q.base_layer" in converted(mine)
     assert not any("lora_" in name for name in converted(mine))
@@ -107,7 +108,7 @@ def losses(device: str, *, steps: int, float8: bool) -> list[float]:
     _, model = pair(double=2, single=4)
     model = torch.nn.Module.to(model, device, torch.bfloat16)
     if float8:
-        fp8.use_float8(model)
+        fp8.use_float8(FLUX1.blocks_of(model))
     forward.install(model, attend=attend_with(Attention.SDPA))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     given = {

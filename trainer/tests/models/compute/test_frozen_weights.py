@@ -19,6 +19,7 @@ from torch import nn  # noqa: E402
 from oarlock_trainer.models import transformer  # noqa: E402
 from oarlock_trainer.models.adapters import lora  # noqa: E402
 from oarlock_trainer.models.compute.frozen_weights import FrozenLinear, pack, quantize, unpack  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 
 KINDS = [QuantizeBase.INT8, QuantizeBase.FP8, QuantizeBase.NF4]
 CPU = torch.device("cpu")
@@ -73,9 +74,9 @@ def test_products_and_gradients_are_those_of_the_weight_that_it_stands_for(kind:
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_layers_of_the_blocks_are_quantized_and_the_adapters_are_not(tiny_flux: Path, kind: QuantizeBase) -> None:
     model = transformer.load(tiny_flux)
-    lora.add_adapters(model, Lora(rank=4), seed=1)
+    lora.add_adapters(model, Lora(rank=4), FLUX1.presets, seed=1)
     adapters = {name: value.clone() for name, value in model.named_parameters() if value.requires_grad}
-    quantize(model, kind, device=CPU)
+    quantize(FLUX1.blocks_of(model), kind, device=CPU)
     left = [
         name for name, module in model.named_modules() if type(module) is nn.Linear and "transformer_blocks" in name
     ]

@@ -25,11 +25,15 @@ from diffusers import FluxPipeline  # noqa: E402 - before ours: a rank imports l
 from diffusers.pipelines.flux.pipeline_flux import calculate_shift  # noqa: E402
 from diffusers.training_utils import compute_loss_weighting_for_sd3  # noqa: E402
 
+from oarlock_trainer.models.encoders import PictureEncoder, normalized  # noqa: E402
 from oarlock_trainer.models.flux import tiny  # noqa: E402
-from oarlock_trainer.models.flux.encode import CaptionEncoder, PictureEncoder, normalized  # noqa: E402
+from oarlock_trainer.models.flux.captions import CaptionEncoder  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
+from oarlock_trainer.models.flux.velocity import image_ids, pack, velocity  # noqa: E402
 from oarlock_trainer.models.objective import loss  # noqa: E402
 
 CPU = torch.device("cpu")
+AT_16_TOKENS: Any = {"image_tokens": 16, "automatic": FLUX1.shift}
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +60,9 @@ def test_the_tiny_model_draws_a_picture_through_diffusers(pipeline: Any) -> None
 
 def test_packing_and_image_ids_are_those_of_the_pipeline(pipeline: Any) -> None:
     latents = torch.randn(2, 4, 6, 10)
-    assert torch.equal(loss.pack(latents), pipeline._pack_latents(latents, 2, 4, 6, 10))
+    assert torch.equal(pack(latents), pipeline._pack_latents(latents, 2, 4, 6, 10))
     expected = pipeline._prepare_latent_image_ids(2, 3, 5, CPU, torch.float32)
-    assert torch.equal(loss.image_ids(6, 10, CPU), expected)
+    assert torch.equal(image_ids(6, 10, CPU), expected)
 
 
 def test_captions_are_encoded_as_the_pipeline_encodes_prompts(pipeline: Any, tiny_flux: Path) -> None:
@@ -96,7 +100,7 @@ def test_streamed_weights_leave_training_the_memory_that_the_allocator_keeps(
 
 def test_latents_are_the_distributions_sample_shifted_and_scaled(pipeline: Any, tiny_flux: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 48, 3), dtype=np.uint8)
-    encoder = PictureEncoder(tiny_flux, CPU)
+    encoder = PictureEncoder(tiny_flux, FLUX1, CPU)
     latents = encoder.encode(pixels, [5, 6])
     vae = pipeline.vae
     with torch.no_grad():
@@ -115,7 +119,7 @@ def test_bfloat16_moves_a_pixel_by_a_quarter_of_a_grey_level_at_most(tiny_flux: 
     exact = torch.from_numpy(levels).double() / 127.5 - 1.0
     given = normalized(torch.from_numpy(levels), torch.bfloat16)
     assert float((given.double() - exact).abs().max()) * 127.5 <= 0.25
-    encoder, seen = PictureEncoder(tiny_flux, CPU), list[Any]()
+    encoder, seen = PictureEncoder(tiny_flux, FLUX1, CPU), list[Any]()
     encoder._dtype = torch.bfloat16
     encoder._vae.to(torch.bfloat16).encoder.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
     encoder.encode(np.repeat(levels, 3).reshape(1, 16, 16, 3), [0])
@@ -139,7 +143,9 @@ def test_the_loss_is_flow_matching_as_diffusers_writes_it(pipeline: Any) -> None
     """noise - x0 is the target, x_t = (1 - sigma) x0 + sigma noise, mean squared error in float32."""
     given = batch()
     with torch.no_grad():
-        found = loss.flow_matching_loss(pipeline.transformer, given, has_guidance=True, measure=Loss.MSE)
+        found = loss.flow_matching_loss(
+            pipeline.transformer, given, velocity=velocity, has_guidance=True, measure=Loss.MSE
+        )
         sigmas = given.sigmas.view(-1, 1, 1, 1)
         noisy = (1.0 - sigmas) * given.latents + sigmas * given.noise
         predicted = pipeline.transformer(
@@ -161,7 +167,7 @@ def test_a_masked_text_token_has_no_influence(pipeline: Any) -> None:
     other = batch(text_mask=mask, text=changed)
     with torch.no_grad():
         losses = [
-            loss.flow_matching_loss(pipeline.transformer, given, has_guidance=True, measure=Loss.MSE)
+            loss.flow_matching_loss(pipeline.transformer, given, velocity=velocity, has_guidance=True, measure=Loss.MSE)
             for given in (one, other)
         ]
     assert float(losses[0]) == pytest.approx(float(losses[1]), rel=1e-6)
@@ -176,17 +182,17 @@ def test_every_loss_is_zero_only_for_a_perfect_prediction(measure: Loss) -> None
 
 def test_the_noise_level_is_a_shifted_sigmoid() -> None:
     objective = Objective(timestep_shift=3.0)
-    assert schedule.noise_level(objective, draws(normal=0.0), image_tokens=16) == pytest.approx(0.75)
+    assert schedule.noise_level(objective, draws(normal=0.0), **AT_16_TOKENS) == pytest.approx(0.75)
     plain = Objective(timestep_shift=1.0, sigmoid_scale=2.0)
-    assert schedule.noise_level(plain, draws(normal=1.0), image_tokens=16) == pytest.approx(1 / (1 + math.exp(-2.0)))
+    assert schedule.noise_level(plain, draws(normal=1.0), **AT_16_TOKENS) == pytest.approx(1 / (1 + math.exp(-2.0)))
 
 
 def test_a_beta_noise_level_is_the_samples_own_whenever_it_is_asked_for() -> None:
     objective = Objective.model_validate({"timesteps": "Beta", "betaAlpha": 8.0, "betaBeta": 2.0, "timestepShift": 1.0})
     levels = [
-        schedule.noise_level(objective, sample_draws(3, index, (1, 2, 2)), image_tokens=16) for index in range(800)
+        schedule.noise_level(objective, sample_draws(3, index, (1, 2, 2)), **AT_16_TOKENS) for index in range(800)
     ]
-    again = schedule.noise_level(objective, sample_draws(3, 7, (1, 2, 2)), image_tokens=16)
+    again = schedule.noise_level(objective, sample_draws(3, 7, (1, 2, 2)), **AT_16_TOKENS)
     assert again == levels[7]
     assert np.mean(levels) == pytest.approx(0.8, abs=0.02)
     assert np.std(levels) == pytest.approx(math.sqrt(8 * 2 / (10**2 * 11)), abs=0.02)
@@ -198,7 +204,7 @@ def test_noise_levels_stay_within_their_range_in_their_order(timesteps: str) -> 
     within = Objective.model_validate({"timesteps": timesteps, "minNoise": 0.2, "maxNoise": 0.6})
     drawn = [sample_draws(3, index, (1, 2, 2)) for index in range(200)]
     plain, found = (
-        [schedule.noise_level(objective, one, image_tokens=16) for one in drawn] for objective in (everywhere, within)
+        [schedule.noise_level(objective, one, **AT_16_TOKENS) for one in drawn] for objective in (everywhere, within)
     )
     assert 0.2 <= min(found) < max(found) <= 0.6
     assert max(plain) > 0.6
@@ -230,7 +236,7 @@ def test_a_loss_that_is_not_finite_stays_in_its_bin() -> None:
 
 def test_the_automatic_shift_is_the_pipelines() -> None:
     for tokens in (16, 256, 1024, 4096):
-        assert schedule.automatic_shift(tokens) == pytest.approx(math.exp(calculate_shift(tokens)))
+        assert schedule.automatic_shift(tokens, FLUX1.shift) == pytest.approx(math.exp(calculate_shift(tokens)))
 
 
 def test_random_guidance_lies_between_its_bounds() -> None:

@@ -25,6 +25,8 @@ from oarlock_trainer.models import transformer  # noqa: E402
 from oarlock_trainer.models.compute import attention  # noqa: E402
 from oarlock_trainer.models.compute.compiled import compile_blocks  # noqa: E402
 from oarlock_trainer.models.flux import forward  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
+from oarlock_trainer.models.flux.velocity import velocity  # noqa: E402
 from oarlock_trainer.models.objective.loss import MicroBatch, flow_matching_loss  # noqa: E402
 
 if TYPE_CHECKING:
@@ -101,7 +103,7 @@ def gradients(model: Any, given: MicroBatch) -> dict[str, torch.Tensor]:
     """Of the training loss, by name, in float32 on the CPU."""
     model.zero_grad(set_to_none=True)
     has_guidance = bool(model.config.guidance_embeds)
-    flow_matching_loss(model, given, has_guidance=has_guidance, measure=Loss.MSE).backward()
+    flow_matching_loss(model, given, velocity=velocity, has_guidance=has_guidance, measure=Loss.MSE).backward()
     return {name: value.grad.float().cpu() for name, value in model.named_parameters() if value.grad is not None}
 
 
@@ -139,7 +141,8 @@ def test_gradients_are_as_near_to_float32_as_those_of_diffusers_upright_and_wide
     theirs = {name: distances(gradients(model, one), wanted[name]) for name, one in given.items()}
     kernel = attention.choose(Attention.AUTO, device=torch.device(DEVICE), masked=False)
     forward.install(model, attend=attention.attend_with(kernel), recomputed=0)
-    compile_blocks(model, Compile.model_validate({"mode": mode}), device=torch.device(DEVICE), scratch=tmp_path)
+    settings = Compile.model_validate({"mode": mode})
+    compile_blocks(FLUX1.blocks_of(model), settings, device=torch.device(DEVICE), scratch=tmp_path)
     for name, one in given.items():
         ours = distances(gradients(model, one), wanted[name])
         assert ours.keys() == trained.keys()

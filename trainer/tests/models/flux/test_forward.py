@@ -19,8 +19,10 @@ from oarlock_trainer.models.adapters import lora  # noqa: E402
 from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.flux import forward  # noqa: E402
 from oarlock_trainer.models.flux.blocks import linear_of_two  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 from oarlock_trainer.models.flux.rotary import RotaryTables  # noqa: E402
-from oarlock_trainer.models.objective.loss import MicroBatch, flow_matching_loss, image_ids  # noqa: E402
+from oarlock_trainer.models.flux.velocity import image_ids, velocity  # noqa: E402
+from oarlock_trainer.models.objective.loss import MicroBatch, flow_matching_loss  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,7 +74,7 @@ def test_as_many_blocks_as_asked_for_are_computed_twice_and_change_nothing(recom
     theirs, mine = pair()
     given = batch(size=2)
     calls: list[int] = []
-    for number, block in enumerate(forward.blocks_of(mine)):
+    for number, block in enumerate(FLUX1.blocks_of(mine)):
         block.register_forward_pre_hook(lambda *_, number=number: calls.append(number))
     wanted, wanted_gradients = passes(theirs, given)
     found, gradients = passes(ours(mine, recomputed=recomputed), given)
@@ -93,7 +95,7 @@ def test_adapters_of_lora_train_as_in_diffusers_forward(recomputed: int) -> None
     theirs, mine = pair()
     given = batch(size=2)
     for model in (theirs, mine):
-        lora.add_adapters(model, Lora(rank=4, alpha=4, targets=("ai-toolkit",)), seed=1)
+        lora.add_adapters(model, Lora(rank=4, alpha=4, targets=("ai-toolkit",)), FLUX1.presets, seed=1)
         torch.manual_seed(2)
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
@@ -151,7 +153,7 @@ def test_training_steps_of_one_shape_share_a_rotary_table() -> None:
     mine.pos_embed.register_forward_pre_hook(lambda _module, given: computed.append(given[0]))
     ours(mine)
     for _ in range(2):
-        flow_matching_loss(mine, given, has_guidance=True, measure=Loss.MSE)
+        flow_matching_loss(mine, given, velocity=velocity, has_guidance=True, measure=Loss.MSE)
     assert len(computed) == 1
 
 

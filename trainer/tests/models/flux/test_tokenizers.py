@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from oarlock_api.weights import ModelFlavor
-from oarlock_trainer.models.flux.encode import CaptionEncoder
+from oarlock_trainer.models.flux.captions import CaptionEncoder
 
 if TYPE_CHECKING:
     from pathlib import Path

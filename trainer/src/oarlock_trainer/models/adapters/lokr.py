@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from oarlock_api.weights import Lora
+    from oarlock_trainer.models.family import Presets
 
 MARK = ".lokr_"
 """Stands in the name of each factor."""
@@ -34,12 +35,12 @@ _ALPHA = "alpha"
 _SHOWN = 3
 
 
-def add(transformer: nn.Module, names: list[str], settings: Lora) -> None:
+def add(transformer: nn.Module, names: list[str], settings: Lora, presets: Presets) -> None:
     """Put an adapter beside each named linear layer, in place. Draws from torch's generator of the CPU."""
     for name in names:
         parent, _, child = name.rpartition(".")
         layer: Any = transformer.get_submodule(name)
-        setattr(transformer.get_submodule(parent), child, KroneckerLinear(name, layer, settings))
+        setattr(transformer.get_submodule(parent), child, KroneckerLinear(name, layer, settings, presets))
 
 
 def layers(transformer: nn.Module) -> Iterator[KroneckerLinear]:
@@ -50,13 +51,15 @@ def layers(transformer: nn.Module) -> Iterator[KroneckerLinear]:
 class KroneckerLinear(nn.Module):
     """A frozen linear layer and its adapter. (..., in) -> (..., out), with in = c d, out = a b, W1 (a, c) and W2 (b, d)."""
 
-    def __init__(self, name: str, layer: nn.Linear, settings: Lora) -> None:
+    def __init__(self, name: str, layer: nn.Linear, settings: Lora, presets: Presets) -> None:
         """`name`: the layer's in the transformer."""
         super().__init__()
         self.base_layer = layer
         self.enabled = True
         self.dropout = settings.dropout
-        shapes = factor_shapes(name, outputs=layer.out_features, inputs=layer.in_features, settings=settings)
+        shapes = factor_shapes(
+            name, outputs=layer.out_features, inputs=layer.in_features, settings=settings, presets=presets
+        )
         self.scale = 1.0 if is_whole(shapes) else settings.alpha / settings.rank
         for factor in FACTORS:
             drawn = _drawn(factor, shapes[factor]).to(layer.weight.device) if factor in shapes else None

@@ -14,6 +14,7 @@ from oarlock_trainer.models.adapters.targets import matching, names_of
 
 if TYPE_CHECKING:
     from oarlock_api.weights import Lora
+    from oarlock_trainer.models.family import Presets
 
 W1, W1_A, W1_B = "lokr_w1", "lokr_w1_a", "lokr_w1_b"
 W2, W2_A, W2_B = "lokr_w2", "lokr_w2_a", "lokr_w2_b"
@@ -33,10 +34,12 @@ def factorized(size: int, factor: int) -> tuple[int, int]:
     return small, size // small
 
 
-def factor_shapes(layer: str, *, outputs: int, inputs: int, settings: Lora) -> dict[str, tuple[int, int]]:
+def factor_shapes(
+    layer: str, *, outputs: int, inputs: int, settings: Lora, presets: Presets
+) -> dict[str, tuple[int, int]]:
     """Name -> shape of each factor beside a linear layer, which is named as in the transformer."""
     lokr, rank = settings.lokr or Lokr(), settings.rank
-    factor = _factor(layer, lokr)
+    factor = _factor(layer, lokr, presets)
     (a, b), (c, d) = factorized(outputs, factor), factorized(inputs, factor)
     taken_apart = lokr.decompose_both and rank < max(a, c) / 2
     first = {W1_A: (a, rank), W1_B: (rank, c)} if taken_apart else {W1: (a, c)}
@@ -45,6 +48,8 @@ def factor_shapes(layer: str, *, outputs: int, inputs: int, settings: Lora) -> d
     return first | {W2: (b, d)}
 
 
-def _factor(layer: str, lokr: Lokr) -> int:
-    named = (one.factor for one in lokr.factors if any(matching(name, [layer]) for name in names_of(one.targets)))
+def _factor(layer: str, lokr: Lokr, presets: Presets) -> int:
+    named = (
+        one.factor for one in lokr.factors if any(matching(name, [layer]) for name in names_of(one.targets, presets))
+    )
     return next(named, lokr.factor)

@@ -26,22 +26,26 @@ if TYPE_CHECKING:
 
     from oarlock_api.weights import Lora
     from oarlock_trainer.models.adapters.targets import Adapters
+    from oarlock_trainer.models.family import Presets
 
 FILE = "pytorch_lora_weights.safetensors"
 """Where diffusers' pipelines and SimpleTuner look for adapters in a folder."""
 
 
-def add_adapters(transformer: nn.Module, settings: Lora, *, seed: int) -> None:
+def add_adapters(transformer: nn.Module, settings: Lora, presets: Presets, *, seed: int) -> None:
     """Freeze a transformer and put adapters into it, in place. The same seed draws the same ones on every rank.
 
     Raises ConfigurationError where a target is no linear layer of the model.
     """
     transformer.requires_grad_(requires_grad=False)
     layers = [name for name, module in transformer.named_modules() if isinstance(module, nn.Linear)]
-    names = targeted(settings.targets, layers)
+    names = targeted(settings.targets, layers, presets)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        _kind(settings).add(transformer, names, settings)
+        if settings.algorithm is AdapterAlgorithm.LOKR:
+            lokr.add(transformer, names, settings, presets)
+        else:
+            low_rank.add(transformer, names, settings)
 
 
 @contextmanager

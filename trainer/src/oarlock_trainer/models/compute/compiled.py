@@ -14,13 +14,12 @@ import torch
 
 from oarlock_api.engine import CompileMode
 from oarlock_trainer.models.compute.kept_code import kind
-from oarlock_trainer.models.flux.forward import blocks_of
 from oarlock_trainer.runtime.cgroup import cores_of_the_ranks
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.uncompiled import bring_back
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from oarlock_api.engine import Compile
@@ -38,7 +37,7 @@ _MOST_THREADS = 32
 
 
 def compile_blocks(
-    transformer: Any,
+    blocks: Iterable[Any],
     settings: Compile,
     *,
     device: torch.device,
@@ -46,7 +45,7 @@ def compile_blocks(
     lean: bool = False,
     ranks_per_node: int = 1,
 ) -> None:
-    """Have each block of a transformer with our forward pass compiled at its first call. Mode None changes nothing.
+    """Have each of a transformer's blocks compiled at its first call. Mode None changes nothing.
 
     `scratch` is a folder that outlives the process. `lean`: what is pointwise is computed once more in the backward pass
     (plan/activations.py). Raises ConfigurationError where the image has no compiler for the compiled code.
@@ -68,7 +67,7 @@ def compile_blocks(
     mode = "max-autotune-no-cudagraphs" if settings.mode is CompileMode.MAX_AUTOTUNE else None
     # None, not True: the first shape has a graph of its own, and in the next one only what differs from it is open.
     dynamic = None if settings.dynamic else False
-    for block in blocks_of(transformer):
+    for block in blocks:
         # Not the block itself: what engines hook to its call stays outside of the graph.
         compiled = torch.compile(block.forward, mode=mode, dynamic=dynamic, fullgraph=settings.full_graph)
         vars(block)["forward"] = _WithGradients(eager=block.forward, compiled=compiled)

@@ -10,7 +10,7 @@ The casts pay only where they are fused with what comes before: with training.co
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from torch.nn import functional
 from torch.nn.functional import ScalingType, scaled_mm
 
 from oarlock_trainer.runtime.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _FORWARD, _BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 _MULTIPLE = 16
@@ -39,15 +42,15 @@ def require_float8(device: torch.device) -> None:
     )
 
 
-def use_float8(transformer: Any) -> int:
+def use_float8(blocks: Iterable[nn.Module]) -> int:
     """Compute the blocks' matrix products in float8 from now on, in place; returns how many layers do."""
     number = 0
-    for blocks in (transformer.transformer_blocks, transformer.single_transformer_blocks):
-        for name, module in blocks.named_modules():
+    for block in blocks:
+        for name, module in block.named_modules():
             # Subclasses of nn.Linear are LoRA's factors, or somebody else's arithmetic.
             if (
                 type(module) is nn.Linear
-                and ".norm" not in name
+                and not any(part.startswith("norm") for part in name.split("."))
                 and not module.in_features % _MULTIPLE
                 and not module.out_features % _MULTIPLE
             ):

@@ -5,7 +5,7 @@
                 (Dettmers et al. 2023), by bitsandbytes
 
 Inputs and products stay bfloat16. The backward pass makes a weight whole once more: autograd would keep each layer's until
-then, and with them what was to be saved. Embedders and the last layer, half a percent of FLUX.1, stay as they are.
+then, and with them what was to be saved. Embedders and the last layer, less than a percent, stay as they are.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from torch import nn
 from torch.nn import functional
 
 from oarlock_api.weights import QuantizeBase
-from oarlock_trainer.models.flux.forward import blocks_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch import Tensor
 
 _BLOCK = 64
@@ -39,11 +40,11 @@ class Packed(NamedTuple):
     """(out, 1) float32; NF4: (out x in / 64,) float32."""
 
 
-def quantize(transformer: Any, kind: QuantizeBase, *, device: torch.device) -> None:
+def quantize(blocks: Iterable[nn.Module], kind: QuantizeBase, *, device: torch.device) -> None:
     """Replace the linear layers of the blocks by quantized ones on a device, in place, one after another."""
     if kind is QuantizeBase.NONE:
         return
-    for block in blocks_of(transformer):
+    for block in blocks:
         for parent in block.modules():
             for name, layer in list(parent.named_children()):
                 if type(layer) is nn.Linear:

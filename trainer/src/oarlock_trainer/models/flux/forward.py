@@ -21,7 +21,7 @@ from oarlock_trainer.models.flux.blocks import Common, double_block, single_bloc
 from oarlock_trainer.models.flux.rotary import RotaryTables
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from oarlock_trainer.models.compute.attention import Attend
 
@@ -33,11 +33,6 @@ def install(transformer: Any, *, attend: Attend, recomputed: int = 0) -> None:
     for block in transformer.single_transformer_blocks:
         block.forward = MethodType(single_block, block)
     transformer.forward = Forward(transformer, attend=attend, recomputed=recomputed)
-
-
-def blocks_of(transformer: Any) -> list[nn.Module]:
-    """All blocks in the order of the forward pass."""
-    return [*transformer.transformer_blocks, *transformer.single_transformer_blocks]
 
 
 class Forward:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from oarlock_trainer.models.classes import scheduler_class, transformer_class, vae_class
+from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.runtime.file_modes import make_ordinary
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
     t5_tokens = _write_t5_tokenizer(directory / "tokenizer_2")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        transformer = transformer_class()(
+        transformer = imported(FLUX1.transformer)(
             in_channels=4 * LATENT_CHANNELS,
             num_layers=layers,
             num_single_layers=single_layers,
@@ -60,7 +61,7 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
             guidance_embeds=True,
             axes_dims_rope=(4, 4, 8),
         )
-        vae = vae_class()(
+        vae = imported(FLUX1.autoencoder)(
             in_channels=3,
             out_channels=3,
             down_block_types=("DownEncoderBlock2D",) * 4,
@@ -102,7 +103,7 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
     vae.save_pretrained(directory / "vae")
     clip.save_pretrained(directory / "text_encoder")
     t5.save_pretrained(directory / "text_encoder_2")
-    scheduler_class()(
+    imported(FLUX1.scheduler)(
         shift=3.0, use_dynamic_shifting=True, base_shift=0.5, max_shift=1.15, base_image_seq_len=256,
         max_image_seq_len=4096,
     ).save_pretrained(directory / "scheduler")  # fmt: skip

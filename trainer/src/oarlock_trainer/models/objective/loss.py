@@ -1,14 +1,13 @@
-"""The FLUX.1 training loss: flow matching on packed latents.
+"""The training loss: flow matching on latents.
 
 x_t = (1 - sigma) x_0 + sigma noise, target = noise - x_0, error in float32, mean per sample, then over the batch: what
-diffusers' FLUX scripts and SimpleTuner compute. The model is told sigma itself (diffusers multiplies it by 1000).
+diffusers' training scripts and SimpleTuner compute. What the model is told of x_t is its family's (`family_code.Velocity`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from oarlock_trainer.models.family_code import Velocity
+
 _THRESHOLD = 0.1
 """Where Huber and SmoothL1 go over from quadratic to linear; SimpleTuner's huber_c."""
 
@@ -31,7 +32,7 @@ class MicroBatch:
     """One micro-batch of one rank, all of one size; B samples, C channels, h x w latents, T text tokens.
 
     bfloat16, as it was encoded: latents (B, C, h, w), text (B, T, t), pooled (B, p). float32: noise (B, C, h, w), sigmas and
-    guidance (B,). text_mask (B, T) bool or None where padding is not masked. In FLUX.1 C = 16.
+    guidance (B,). text_mask (B, T) bool or None where padding is not masked.
     """
 
     latents: Tensor
@@ -56,44 +57,23 @@ class MicroBatch:
         return MicroBatch(**changed)
 
 
-def pack(latents: Tensor) -> Tensor:
-    """(B, C, h, w) -> (B, h/2 x w/2, 4 C): a token is a patch of 2 x 2."""
-    batch, channels, height, width = latents.shape
-    patches = latents.reshape(batch, channels, height // 2, 2, width // 2, 2)
-    return patches.permute(0, 2, 4, 1, 3, 5).reshape(batch, (height // 2) * (width // 2), 4 * channels)
-
-
-@cache
-def image_ids(height: int, width: int, device: torch.device) -> Tensor:
-    """(h/2 x w/2, 3) float32: 0, row and column of each token of h x w latents.
-
-    The same tensor each time: see `RotaryTables`.
-    """
-    rows, columns = torch.arange(height // 2, device=device), torch.arange(width // 2, device=device)
-    grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1).reshape(-1, 2)
-    return torch.cat([torch.zeros_like(grid[:, :1]), grid], dim=1).to(torch.float32)
-
-
-@cache
-def text_ids(tokens: int, device: torch.device) -> Tensor:
-    """(tokens, 3) float32: text has no place in the picture. The same tensor each time."""
-    return torch.zeros(tokens, 3, device=device)
-
-
-def flow_matching_loss(model: nn.Module, batch: MicroBatch, *, has_guidance: bool, measure: Loss) -> Tensor:
+def flow_matching_loss(
+    model: nn.Module, batch: MicroBatch, *, velocity: Velocity, has_guidance: bool, measure: Loss
+) -> Tensor:
     """Mean loss of a micro-batch, a float32 scalar, in which all noise levels count the same; see `sample_losses`."""
-    return sample_losses(model, batch, has_guidance=has_guidance, measure=measure).mean()
+    return sample_losses(model, batch, velocity=velocity, has_guidance=has_guidance, measure=measure).mean()
 
 
 def sample_losses(
     model: nn.Module,
     batch: MicroBatch,
     *,
+    velocity: Velocity,
     has_guidance: bool,
     measure: Loss,
     base: AbstractContextManager[nn.Module] | None = None,
 ) -> Tensor:
-    """(B,) float32: the loss of each sample. `model` is diffusers' FluxTransformer2DModel, bare or wrapped.
+    """(B,) float32: the loss of each sample. `model` is diffusers' transformer, bare or wrapped.
 
     With `base`, within which the model is one without its adapters, the target is what that predicts for the same noisy
     latents: nothing is learnt but to stay as it was (SimpleTuner's is_regularisation_data).
@@ -102,11 +82,11 @@ def sample_losses(
     the GPU where the caller reads the losses.
     """
     if base is None:
-        target = pack(batch.noise.float() - batch.latents.float())
+        target = batch.noise.float() - batch.latents.float()
     else:
         with torch.no_grad(), base as untrained:
-            target = predict(untrained, batch, has_guidance=has_guidance).float()
-    return error(predict(model, batch, has_guidance=has_guidance).float(), target, measure)
+            target = predict(untrained, batch, velocity=velocity, has_guidance=has_guidance).float()
+    return error(predict(model, batch, velocity=velocity, has_guidance=has_guidance).float(), target, measure)
 
 
 def weighted(losses: Tensor, sigmas: Tensor, weighting: Weighting) -> Tensor:
@@ -121,37 +101,26 @@ def weighted(losses: Tensor, sigmas: Tensor, weighting: Weighting) -> Tensor:
     return losses.mean()
 
 
-def predict(model: nn.Module, batch: MicroBatch, *, has_guidance: bool) -> Tensor:
-    """(B, tokens, 4 C) in the model's type: the direction that the model sees at the batch's noise levels.
+def predict(model: nn.Module, batch: MicroBatch, *, velocity: Velocity, has_guidance: bool) -> Tensor:
+    """(B, C, h, w) in the model's type: the direction that the model sees at the batch's noise levels.
 
-    The noisy latents are mixed in float32 and rounded once, to the type of the text, which is the model's.
+    The noisy latents are mixed in float32; the family rounds them once, to the type of the text, which is the model's.
     """
     sigmas = batch.sigmas.view(-1, 1, 1, 1)
-    latents, noise = batch.latents.float(), batch.noise.float()
-    noisy = (1.0 - sigmas) * latents + sigmas * noise
-    height, width = latents.shape[-2:]
-    arguments = {}
-    if batch.text_mask is not None:
-        tokens = (height // 2) * (width // 2)
-        every_image_token = batch.text_mask.new_ones(len(batch.text_mask), tokens)
-        mask = torch.cat([batch.text_mask, every_image_token], dim=1)
-        arguments["joint_attention_kwargs"] = {"attention_mask": mask[:, None, None, :]}
-    prediction: Tensor = model(
-        hidden_states=pack(noisy).to(batch.text.dtype),
-        encoder_hidden_states=batch.text,
-        pooled_projections=batch.pooled,
-        timestep=batch.sigmas.to(batch.text.dtype),
-        guidance=batch.guidance.to(batch.text.dtype) if has_guidance else None,
-        img_ids=image_ids(height, width, latents.device),
-        txt_ids=text_ids(batch.text.shape[1], latents.device),
-        return_dict=False,
-        **arguments,
-    )[0]
-    return prediction
+    noisy = (1.0 - sigmas) * batch.latents.float() + sigmas * batch.noise.float()
+    return velocity(
+        model,
+        noisy,
+        batch.sigmas,
+        text=batch.text,
+        pooled=batch.pooled,
+        text_mask=batch.text_mask,
+        guidance=batch.guidance if has_guidance else None,
+    )
 
 
 def error(prediction: Tensor, target: Tensor, measure: Loss) -> Tensor:
-    """(B,): mean error over all elements of each sample. Both (B, tokens, channels) float32."""
+    """(B,): mean error over all elements of each sample. Both (B, ...) float32."""
     if measure is Loss.MSE:
         each = functional.mse_loss(prediction, target, reduction="none")
     elif measure is Loss.HUBER:

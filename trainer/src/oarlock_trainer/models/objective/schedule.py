@@ -1,8 +1,8 @@
 """Which noise level a sample is trained at.
 
 sigma = sigmoid(scale x N(0, 1)), uniform or Beta, then shifted: sigma' = s sigma / (1 + (s - 1) sigma). s is a constant, or
-with autoShift exp(mu), mu linear in the number of image tokens as in diffusers' FluxPipeline (0.5 at 256, 1.15 at
-4096). The shifted level is spread over [minNoise, maxNoise] along a line.
+with autoShift exp(mu), mu linear in the number of image tokens, as the family's pipeline in diffusers has it. The shifted
+level is spread over [minNoise, maxNoise] along a line.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 from oarlock_api.objective import GuidanceMode, Objective, Timesteps
 
 if TYPE_CHECKING:
+    from oarlock_trainer.models.family import Shift
     from oarlock_trainer.runtime.draws import SampleDraws
 
-_FEW_TOKENS, _MANY_TOKENS = 256, 4096
 _BETA = 2.0
 """Both parameters of the Beta distribution, as SimpleTuner has them."""
-_LOW_SHIFT, _HIGH_SHIFT = 0.5, 1.15
 
 
-def noise_level(objective: Objective, draws: SampleDraws, *, image_tokens: int) -> float:
+def noise_level(objective: Objective, draws: SampleDraws, *, image_tokens: int, automatic: Shift) -> float:
     """Sigma of a sample: 0 = the picture, 1 = pure noise."""
     if objective.timesteps is Timesteps.SIGMOID:
         sigma = 1.0 / (1.0 + math.exp(-objective.sigmoid_scale * draws.normal))
@@ -29,15 +28,15 @@ def noise_level(objective: Objective, draws: SampleDraws, *, image_tokens: int) 
         sigma = draws.beta(objective.beta_alpha or _BETA, objective.beta_beta or _BETA)
     else:
         sigma = draws.uniform
-    shift = automatic_shift(image_tokens) if objective.auto_shift else objective.timestep_shift
+    shift = automatic_shift(image_tokens, automatic) if objective.auto_shift else objective.timestep_shift
     shifted = shift * sigma / (1.0 + (shift - 1.0) * sigma)
     return objective.min_noise + (objective.max_noise - objective.min_noise) * shifted
 
 
-def automatic_shift(image_tokens: int) -> float:
+def automatic_shift(image_tokens: int, shift: Shift) -> float:
     """Shift for a number of image tokens."""
-    slope = (_HIGH_SHIFT - _LOW_SHIFT) / (_MANY_TOKENS - _FEW_TOKENS)
-    return math.exp(_LOW_SHIFT + slope * (image_tokens - _FEW_TOKENS))
+    slope = (shift.high - shift.low) / (shift.many_tokens - shift.few_tokens)
+    return math.exp(shift.low + slope * (image_tokens - shift.few_tokens))
 
 
 def guidance(objective: Objective, draws: SampleDraws) -> float:

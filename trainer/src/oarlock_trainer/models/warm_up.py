@@ -19,17 +19,16 @@ from oarlock_api.engine import CompileMode
 from oarlock_trainer.engine.sharded import is_sharded
 from oarlock_trainer.models.compute.attention import assert_ran
 from oarlock_trainer.models.compute.recompute import of_all_blocks
-from oarlock_trainer.models.objective.loss import image_ids, text_ids
+from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.family_codes import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from oarlock_api.engine import Attention
     from oarlock_api.training import Training
-
-
-_PIXELS = 8
-"""Height and width of a latent's picture."""
+    from oarlock_api.weights import Model
+    from oarlock_trainer.models.family import Grid
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,9 +40,9 @@ class Shape:
     text_tokens: int
 
     @classmethod
-    def of(cls, *, height: int, width: int, text_tokens: int) -> Shape:
+    def of(cls, *, height: int, width: int, text_tokens: int, grid: Grid) -> Shape:
         """Of pictures of height x width pixels."""
-        return cls(height // _PIXELS, width // _PIXELS, text_tokens)
+        return cls(height // grid.pixels, width // grid.pixels, text_tokens)
 
 
 def warm_up(
@@ -65,7 +64,7 @@ def warm_up(
     """
     compiles, masked = training.compile.mode is not CompileMode.NONE, training.objective.attention_mask
     wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width, shape))
-    run = partial(step_on_zeros, transformer, batch_size=training.batch_size, masked=masked)
+    run = partial(step_on_zeros, transformer, model=training.model, batch_size=training.batch_size, masked=masked)
     # What is not compiled keeps more than was planned for.
     with torch.compiler.set_stance("force_eager") if compiles else nullcontext(), of_all_blocks(transformer):
         ran = assert_ran(kernel, partial(run, wanted[-1]))
@@ -82,7 +81,7 @@ def warm_up(
     return ran
 
 
-def step_on_zeros(transformer: Any, shape: Shape, *, batch_size: int, masked: bool) -> None:
+def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: int, masked: bool) -> None:
     """One forward and backward pass as in training; with sharded weights forward only, and collective.
 
     Gradients are taken for one parameter only, by hand, and thrown away. The backward passes of all blocks run on the way
@@ -90,23 +89,22 @@ def step_on_zeros(transformer: Any, shape: Shape, *, batch_size: int, masked: bo
     The inputs have the weights' type, as a job's have; the loss is float32, as a job's is. Nothing is read back.
     """
     first = next(parameter for parameter in transformer.parameters() if parameter.requires_grad)
-    weight = transformer.x_embedder.weight
-    rows, columns = shape.height // 2, shape.width // 2
-    settings = transformer.config
-    zeros = partial(torch.zeros, batch_size, device=weight.device, dtype=weight.dtype)
-    seen = torch.ones(batch_size, 1, 1, shape.text_tokens + rows * columns, device=weight.device, dtype=torch.bool)
+    # One of the model's own, which are frozen where adapters of another type stand beside them.
+    weight = next((parameter for parameter in transformer.parameters() if not parameter.requires_grad), first)
+    settings = family_of(model).architecture(transformer.config)
+    zeros = partial(torch.zeros, batch_size, device=weight.device)
     sharded = is_sharded(weight)
     with torch.set_grad_enabled(not sharded):
-        output = transformer(
-            hidden_states=zeros(rows * columns, settings.in_channels),
-            encoder_hidden_states=zeros(shape.text_tokens, settings.joint_attention_dim),
-            pooled_projections=zeros(settings.pooled_projection_dim),
-            timestep=zeros(),
-            guidance=zeros() if settings.guidance_embeds else None,
-            img_ids=image_ids(shape.height, shape.width, weight.device),
-            txt_ids=text_ids(shape.text_tokens, weight.device),
-            joint_attention_kwargs={"attention_mask": seen} if masked else None,
-            return_dict=False,
-        )[0]
+        output = code_of(model).velocity(
+            transformer,
+            zeros(settings.latent_channels, shape.height, shape.width),
+            zeros(),
+            text=zeros(shape.text_tokens, settings.text_width, dtype=weight.dtype),
+            pooled=zeros(settings.pooled_width, dtype=weight.dtype),
+            text_mask=torch.ones(batch_size, shape.text_tokens, device=weight.device, dtype=torch.bool)
+            if masked
+            else None,
+            guidance=zeros() if settings.has_guidance else None,
+        )
     if not sharded:
         torch.autograd.grad(output.float().square().mean(), first)

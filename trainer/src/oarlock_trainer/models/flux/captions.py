@@ -1,7 +1,7 @@
-"""The frozen encoders of FLUX.1: pictures -> latents (VAE), captions -> T5 sequence and CLIP vector.
+"""The text encoders of FLUX.1: captions -> T5 sequence and CLIP vector.
 
 Exactly as diffusers' FluxPipeline feeds them: the T5 sequence is padded to its full length and *not* masked, so the
-padding positions carry values of their own. They are loaded only when something is missing from the cache.
+padding positions carry values of their own.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from oarlock_trainer.models.classes import vae_class
-from oarlock_trainer.models.folder import TEXT_TOKENS, loading
+from oarlock_trainer.models.encoders import load_frozen
+from oarlock_trainer.models.flux.flavors import FLAVORS
+from oarlock_trainer.models.folder import loading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,41 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from oarlock_api.weights import ModelFlavor
-
-
-class PictureEncoder:
-    """The VAE."""
-
-    def __init__(self, model: Path, device: torch.device) -> None:
-        """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
-        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self._vae = load_frozen(vae_class(), model / "vae", device, dtype=dtype, low_cpu_mem_usage=False)
-        self._device, self._dtype = device, dtype
-
-    @torch.no_grad()
-    def encode(self, pictures: np.ndarray, seeds: Sequence[int]) -> Tensor:
-        """(B, H, W, 3) uint8 -> latents (B, C, H/8, W/8) bfloat16, shifted and scaled.
-
-        One fixed sample of the latent distribution per picture, drawn from its own seed: on the CPU, so that every device
-        has the same noise. It is taken in float32 and rounded once, when it is shifted and scaled.
-
-        The host waits for the GPU, three times for a batch: with the pixels, with the noise, which comes behind the VAE's
-        work, and with the result. It waits for the caller's stream alone: see `OwnStream`.
-        """
-        pixels = normalized(torch.from_numpy(pictures).to(self._device), self._dtype)
-        distribution = self._vae.encode(pixels.permute(0, 3, 1, 2)).latent_dist
-        noise = torch.stack(
-            [torch.randn(distribution.mean.shape[1:], generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-        ).to(self._device)
-        latents = distribution.mean.float() + distribution.std.float() * noise
-        config = self._vae.config
-        shifted: Tensor = (latents - config.shift_factor) * config.scaling_factor
-        return shifted.to(torch.bfloat16).cpu()
-
-
-def normalized(pictures: Tensor, dtype: torch.dtype) -> Tensor:
-    """0..255 -> -1..1, rounded once: in bfloat16 by a quarter of a grey level at most, where two roundings are a half."""
-    return (pictures.float() / 127.5 - 1.0).to(dtype)
 
 
 class CaptionEncoder:
@@ -81,7 +46,7 @@ class CaptionEncoder:
             self._clip_tokenizer = CLIPTokenizer.from_pretrained(model / "tokenizer", local_files_only=True)
         with loading(model / "tokenizer_2"):
             self._t5_tokenizer = T5TokenizerFast.from_pretrained(model / "tokenizer_2", local_files_only=True)
-        self.tokens: int = min(TEXT_TOKENS[flavor], self._t5_tokenizer.model_max_length)
+        self.tokens: int = min(FLAVORS[flavor].text_tokens, self._t5_tokenizer.model_max_length)
         """Of a T5 sequence, padding included."""
 
     @torch.no_grad()
@@ -116,10 +81,3 @@ def _stream(network: Any, device: torch.device) -> None:
     # and has the GPU wait each time.
     vars(hooks)["set_module_tensor_to_device"] = partial(set_module_tensor_to_device, clear_cache=False)
     cpu_offload(network, execution_device=device)
-
-
-def load_frozen(kind: Any, folder: Path, device: torch.device | str, **options: Any) -> Any:
-    """A network that is not trained, by its class of diffusers or transformers. Raises ConfigurationError, StorageError."""
-    with loading(folder):
-        encoder = kind.from_pretrained(folder, local_files_only=True, **options)
-    return encoder.to(device).eval().requires_grad_(requires_grad=False)

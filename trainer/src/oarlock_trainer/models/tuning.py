@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.engine import Attention, CompileMode, Precision
 from oarlock_trainer.models.compute import attention, compiled, fp8
-from oarlock_trainer.models.flux import forward
+from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -40,12 +41,13 @@ def tune(
             "training.compile: with objective.attentionMask batches have texts of any length, and each length would be "
             "compiled anew: remove training.compile.dynamic, or set it to true, or objective.attentionMask to false"
         )
+    blocks = family_of(training.model).blocks_of(transformer)
     kernel = attention.choose(training.attention, device=device, masked=masked)
     if training.precision is Precision.FP8:
         fp8.require_float8(device)
-        fp8.use_float8(transformer)
-    forward.install(transformer, attend=attention.attend_with(kernel), recomputed=recomputed)
+        fp8.use_float8(blocks)
+    code_of(training.model).install(transformer, attend=attention.attend_with(kernel), recomputed=recomputed)
     compiled.compile_blocks(
-        transformer, training.compile, device=device, scratch=scratch, lean=lean, ranks_per_node=ranks_per_node
+        blocks, training.compile, device=device, scratch=scratch, lean=lean, ranks_per_node=ranks_per_node
     )
     return kernel

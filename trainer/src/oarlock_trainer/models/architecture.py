@@ -1,0 +1,65 @@
+"""What a transformer is like, by its numbers alone: enough to plan memory and time with, without torch and its weights.
+
+A family makes one from the transformer's config.json. Every Linear is listed by the name that diffusers gives it, because
+adapters are placed by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """One matrix with its bias, by its name in the transformer."""
+
+    name: str
+    inputs: int
+    outputs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Widths a token that a block keeps for the backward pass where it is not recomputed: see plan/activations.py."""
+
+    eager: float
+    compiled: float
+    lean: float
+    """Compiled with an activation memory budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockKind:
+    """Blocks that are alike."""
+
+    number: int
+    met: int
+    """Weights of a block's products that each token meets."""
+    modulation: int
+    """Weights of a block that scale and shift whole samples."""
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """The transformer of one model."""
+
+    width: int
+    """Numbers that a token is inside the blocks (d)."""
+    kinds: tuple[BlockKind, ...]
+    """In the order of the forward pass."""
+    linears: tuple[Linear, ...]
+    others: int
+    """Parameters that are no Linear's, such as those of norms."""
+    latent_channels: int
+    token_channels: int
+    """Numbers of a token's latents."""
+    text_width: int
+    pooled_width: int
+    has_guidance: bool
+    """Whether the model is told a guidance value."""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of all kinds."""
+        return sum(kind.number for kind in self.kinds)

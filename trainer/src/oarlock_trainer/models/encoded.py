@@ -1,0 +1,37 @@
+"""How large is what a model's frozen encoders make."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+_BFLOAT16 = 2
+_Side = TypeVar("_Side", int, np.ndarray)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """What the frozen encoders make: `channels` x 1/`factor` of each side, `tokens` x `width` and `pooled` of a caption."""
+
+    channels: int
+    factor: int
+    tokens: int
+    width: int
+    pooled: int
+
+    def latents(self, width: _Side, height: _Side) -> _Side:
+        """Bytes of the latents of a picture, or of many."""
+        found: _Side = self.channels * (width // self.factor) * (height // self.factor) * _BFLOAT16
+        return found
+
+    @property
+    def sequence(self) -> int:
+        """Bytes of a caption's sequence, padding included."""
+        return self.tokens * self.width * _BFLOAT16
+
+    @property
+    def caption(self) -> int:
+        """Bytes of a caption's embeddings, padding included: what is kept without it is known only once it is encoded."""
+        return self.sequence + self.pooled * _BFLOAT16

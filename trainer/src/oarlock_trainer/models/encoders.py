@@ -1,0 +1,60 @@
+"""The frozen encoder of pictures, and how frozen networks are loaded: only when something is missing from the cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.family import VAE, Family
+from oarlock_trainer.models.folder import loading
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+
+class PictureEncoder:
+    """The VAE."""
+
+    def __init__(self, model: Path, family: Family, device: torch.device) -> None:
+        """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self._vae = load_frozen(imported(family.autoencoder), model / VAE, device, dtype=dtype, low_cpu_mem_usage=False)
+        self._device, self._dtype = device, dtype
+
+    @torch.no_grad()
+    def encode(self, pictures: np.ndarray, seeds: Sequence[int]) -> Tensor:
+        """(B, H, W, 3) uint8 -> latents (B, C, h, w) bfloat16, shifted and scaled.
+
+        One fixed sample of the latent distribution per picture, drawn from its own seed: on the CPU, so that every device
+        has the same noise. It is taken in float32 and rounded once, when it is shifted and scaled.
+
+        The host waits for the GPU, three times for a batch: with the pixels, with the noise, which comes behind the VAE's
+        work, and with the result. It waits for the caller's stream alone: see `OwnStream`.
+        """
+        pixels = normalized(torch.from_numpy(pictures).to(self._device), self._dtype)
+        distribution = self._vae.encode(pixels.permute(0, 3, 1, 2)).latent_dist
+        noise = torch.stack(
+            [torch.randn(distribution.mean.shape[1:], generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        ).to(self._device)
+        latents = distribution.mean.float() + distribution.std.float() * noise
+        config = self._vae.config
+        shifted: Tensor = (latents - config.shift_factor) * config.scaling_factor
+        return shifted.to(torch.bfloat16).cpu()
+
+
+def normalized(pictures: Tensor, dtype: torch.dtype) -> Tensor:
+    """0..255 -> -1..1, rounded once: in bfloat16 by a quarter of a grey level at most, where two roundings are a half."""
+    return (pictures.float() / 127.5 - 1.0).to(dtype)
+
+
+def load_frozen(kind: Any, folder: Path, device: torch.device | str, **options: Any) -> Any:
+    """A network that is not trained, by its class of diffusers or transformers. Raises ConfigurationError, StorageError."""
+    with loading(folder):
+        encoder = kind.from_pretrained(folder, local_files_only=True, **options)
+    return encoder.to(device).eval().requires_grad_(requires_grad=False)

@@ -1,0 +1,118 @@
+"""What a model family says of itself: data, and what is computed of data without torch.
+
+Everything outside a family's folder asks this record; `families` has that of each value of training.model.family. What a
+family computes with torch stands in `family_code`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from oarlock_api.weights import ModelFlavor
+    from oarlock_trainer.models.architecture import Architecture
+    from oarlock_trainer.models.encoded import Encoded
+
+TRANSFORMER = "transformer"
+"""The folder and the name of what is trained, in diffusers' layout."""
+VAE = "vae"
+SCHEDULER = "scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassName:
+    """A class of diffusers, which is imported only where it is needed (classes.py)."""
+
+    module: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flavor:
+    """A variant: the longest text that it was trained with, and what its own page advises for pictures."""
+
+    text_tokens: int
+    steps: int
+    guidance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """How pictures become tokens."""
+
+    pixels: int
+    """Height and width of a latent's picture."""
+    patch: int
+    """Height and width of a token's latents."""
+
+    @property
+    def edge(self) -> int:
+        """Pixels: both sides of a picture are a multiple of it."""
+        return self.pixels * self.patch
+
+    def tokens(self, width: int, height: int) -> int:
+        """Of a picture of this size in pixels."""
+        return width * height // self.edge**2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """The shift of noise levels that grows with the picture: exp(mu), mu along the line through two numbers of tokens."""
+
+    few_tokens: int
+    low: float
+    many_tokens: int
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presets:
+    """Names for sets of layers in lora.targets; `default` is the one that nothing stands for."""
+
+    names: Mapping[str, tuple[str, ...]]
+    default: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Family:
+    """One architecture, with all its variants."""
+
+    name: str
+    """As people write it."""
+    slug: str
+    """In commands, and SimpleTuner's model_family."""
+    flavors: Mapping[ModelFlavor, Flavor]
+    transformer: ClassName
+    autoencoder: ClassName
+    scheduler: ClassName
+    text_encoders: tuple[str, ...]
+    """Folders, and so are the tokenizers."""
+    tokenizers: tuple[str, ...]
+    text_classes: tuple[str, ...]
+    """Of transformers."""
+    grid: Grid
+    shift: Shift
+    blocks: tuple[str, ...]
+    """The transformer's lists of blocks, in the order of the forward pass."""
+    presets: Presets
+    published: Architecture
+    """Of the model that is taken where none is at hand."""
+    architecture: Callable[[Mapping[str, Any]], Architecture]
+    """Of a parsed transformer/config.json. Raises KeyError where a number is missing."""
+    encoded: Encoded
+    """By the encoders of the published model."""
+    read_encoded: Callable[[Path, ModelFlavor], Encoded]
+    """By a model's own encoders; what its folders do not say is the published one's."""
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Folders with weights."""
+        return (TRANSFORMER, VAE, *self.text_encoders)
+
+    def blocks_of(self, transformer: Any) -> list[Any]:
+        """All blocks of a transformer, in the order of the forward pass."""
+        return [block for name in self.blocks for block in getattr(transformer, name)]

@@ -1,0 +1,83 @@
+"""What a model family computes in its own way, with torch. `family_codes` has that of each family.
+
+B samples, latents (B, C, h, w), texts (B, T, t) and their pooled vectors (B, p).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oarlock_api.weights import ModelFlavor
+    from oarlock_trainer.models.compute.attention import Attend
+
+
+class Velocity(Protocol):
+    """The direction from the picture to the noise that a transformer, bare or wrapped, sees."""
+
+    def __call__(
+        self,
+        model: nn.Module,
+        noisy: Tensor,
+        sigmas: Tensor,
+        *,
+        text: Tensor,
+        pooled: Tensor,
+        text_mask: Tensor | None,
+        guidance: Tensor | None,
+    ) -> Tensor:
+        """(B, C, h, w) in the model's type, of `noisy` (B, C, h, w) float32 at noise levels `sigmas` (B,), 0..1.
+
+        `text` has the model's type, and what else goes into the model is rounded to it once. `text_mask` (B, T) bool, True
+        where a token is seen; `guidance` (B,), None where the model is told none. Nothing is read back from the GPU.
+        """
+        ...
+
+
+class Install(Protocol):
+    """Sets the forward pass of a transformer of diffusers, and of its blocks, on the instance."""
+
+    def __call__(self, transformer: Any, *, attend: Attend, recomputed: int) -> None:
+        """`transformer.forward.recomputed` is the number of its first blocks that keep no activations, and may be set."""
+        ...
+
+
+class CaptionEncoder(Protocol):
+    """The text encoders with their tokenizers, on a device."""
+
+    tokens: int
+    """Of a text, padding included."""
+
+    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor, list[int]]:
+        """Texts (B, T, t) and pooled (B, p), bfloat16 on the CPU, and how many of T are no padding."""
+        ...
+
+
+class MakeCaptionEncoder(Protocol):
+    """Loads the text encoders."""
+
+    def __call__(
+        self, model: Path, flavor: ModelFlavor, device: torch.device, *, streamed: bool = False
+    ) -> CaptionEncoder:
+        """With `streamed` large weights stay in the node's memory, and each layer's come to the device while it works."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FamilyCode:
+    """What one family computes."""
+
+    velocity: Velocity
+    install: Install
+    caption_encoder: MakeCaptionEncoder
+    set_noise_levels: Callable[[Any, int, int], None]
+    """(scheduler of the model, steps, image tokens): as diffusers' pipeline of the family does before its first step."""
+    write_tiny: Callable[[Path], None]
+    """Writes a model of the real layout and classes with tiny random weights: the same bytes each time."""

@@ -1,0 +1,21 @@
+"""What the model families compute, by their value of training.model.family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oarlock_api.weights import ModelFamily
+from oarlock_trainer.models.flux.code import CODE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oarlock_api.weights import Model
+    from oarlock_trainer.models.family_code import FamilyCode
+
+CODES: Mapping[ModelFamily, FamilyCode] = {ModelFamily.FLUX1: CODE}
+
+
+def code_of(model: Model) -> FamilyCode:
+    """What the family of a job's model computes."""
+    return CODES[model.family]

@@ -1,0 +1,72 @@
+"""What a FLUX.1 transformer is given and says: latents packed into tokens, with their places."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+
+def velocity(
+    model: nn.Module,
+    noisy: Tensor,
+    sigmas: Tensor,
+    *,
+    text: Tensor,
+    pooled: Tensor,
+    text_mask: Tensor | None,
+    guidance: Tensor | None,
+) -> Tensor:
+    """See `family_code.Velocity`; `model` is diffusers' FluxTransformer2DModel. In FLUX.1 C = 16.
+
+    The model is told sigma itself (diffusers multiplies it by 1000).
+    """
+    channels, height, width = noisy.shape[1:]
+    arguments = {}
+    if text_mask is not None:
+        every_image_token = text_mask.new_ones(len(text_mask), (height // 2) * (width // 2))
+        mask = torch.cat([text_mask, every_image_token], dim=1)
+        arguments["joint_attention_kwargs"] = {"attention_mask": mask[:, None, None, :]}
+    tokens: Tensor = model(
+        hidden_states=pack(noisy).to(text.dtype),
+        encoder_hidden_states=text,
+        pooled_projections=pooled,
+        timestep=sigmas.to(text.dtype),
+        guidance=None if guidance is None else guidance.to(text.dtype),
+        img_ids=image_ids(height, width, noisy.device),
+        txt_ids=text_ids(text.shape[1], noisy.device),
+        return_dict=False,
+        **arguments,
+    )[0]
+    return unpack(tokens, channels=channels, height=height, width=width)
+
+
+def pack(latents: Tensor) -> Tensor:
+    """(B, C, h, w) -> (B, h/2 x w/2, 4 C): a token is a patch of 2 x 2."""
+    batch, channels, height, width = latents.shape
+    patches = latents.reshape(batch, channels, height // 2, 2, width // 2, 2)
+    return patches.permute(0, 2, 4, 1, 3, 5).reshape(batch, (height // 2) * (width // 2), 4 * channels)
+
+
+def unpack(tokens: Tensor, *, channels: int, height: int, width: int) -> Tensor:
+    """(B, h/2 x w/2, 4 C) -> (B, C, h, w): the inverse of `pack`."""
+    patches = tokens.reshape(len(tokens), height // 2, width // 2, channels, 2, 2)
+    return patches.permute(0, 3, 1, 4, 2, 5).reshape(len(tokens), channels, height, width)
+
+
+@cache
+def image_ids(height: int, width: int, device: torch.device) -> Tensor:
+    """(h/2 x w/2, 3) float32: 0, row and column of each token of h x w latents.
+
+    The same tensor each time: see `RotaryTables`.
+    """
+    rows, columns = torch.arange(height // 2, device=device), torch.arange(width // 2, device=device)
+    grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1).reshape(-1, 2)
+    return torch.cat([torch.zeros_like(grid[:, :1]), grid], dim=1).to(torch.float32)
+
+
+@cache
+def text_ids(tokens: int, device: torch.device) -> Tensor:
+    """(tokens, 3) float32: text has no place in the picture. The same tensor each time."""
+    return torch.zeros(tokens, 3, device=device)

@@ -1,0 +1,86 @@
+"""Every family is whole, and nothing outside its folder knows which families there are."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import oarlock_trainer
+from oarlock_api.weights import ModelFamily
+from oarlock_trainer.data.buckets import alignment
+from oarlock_trainer.models.families import FAMILIES, family_in
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SOURCE = Path(oarlock_trainer.__file__).parent
+REGISTRIES = {SOURCE / "models/families.py", SOURCE / "models/family_codes.py"}
+NAMES = [word.lower() for key, family in FAMILIES.items() for word in (key, key.name, family.name, family.slug)]
+
+
+def folders() -> set[Path]:
+    """Those of the families."""
+    return {path.parent for path in (SOURCE / "models").glob("*/family.py")}
+
+
+def said_by_code(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of every name and string of a program, but for its comments and docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = ""
+    for node in ast.walk(tree):
+        for _, value in ast.iter_fields(node):
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str):
+                    yield getattr(node, "lineno", 0), text
+
+
+def test_every_family_of_the_api_says_all_and_computes_all() -> None:
+    preload.settle_environment()
+    from oarlock_trainer.models.family_codes import CODES  # noqa: PLC0415 - brings torch
+
+    assert FAMILIES.keys() == CODES.keys() == set(ModelFamily)
+    assert len({family.slug for family in FAMILIES.values()}) == len(folders()) == len(FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.slug)
+def test_every_bucket_can_be_cut_into_tokens(family: object) -> None:
+    for edge in (64, 511, 512, 2048):
+        assert alignment(edge) % family.grid.edge == 0  # type: ignore[attr-defined]
+
+
+def test_no_code_outside_a_familys_folder_and_the_registries_names_a_family() -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}: {text}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path not in REGISTRIES and not folders() & set(path.parents)
+        for line, text in said_by_code(path.read_text(encoding="utf-8"))
+        if any(name in text.lower() for name in NAMES)
+    ]
+    assert found == []
+
+
+def test_a_family_is_seen_where_code_names_it_and_not_where_prose_does() -> None:
+    program = '''"""FLUX.1 has 12 B parameters."""
+from oarlock_trainer.models.flux import family
+KIND = "Flux1"  # of FLUX.1
+'''
+    named = [line for line, text in said_by_code(program) if any(name in text.lower() for name in NAMES)]
+    assert sorted(named) == [2, 3]
+
+
+def test_a_model_tells_its_family_and_one_of_no_family_is_refused(tiny_flux: Path, tmp_path: Path) -> None:
+    assert family_in(tiny_flux) is FAMILIES[ModelFamily.FLUX1]
+    config = tmp_path / "transformer/config.json"
+    config.parent.mkdir()
+    for content, why in (({"_class_name": "UNet2DModel"}, "is of the class UNet2DModel"), ({}, "names no class")):
+        config.write_text(json.dumps(content))
+        with pytest.raises(ConfigurationError, match=why):
+            family_in(tmp_path)
