@@ -84,3 +84,6 @@ def test_a_model_tells_its_family_and_one_of_no_family_is_refused(tiny_flux: Pat
         config.write_text(json.dumps(content))
         with pytest.raises(ConfigurationError, match=why):
             family_in(tmp_path)
+    config.unlink()
+    with pytest.raises(ConfigurationError, match=r"--model: .* is not there"):
+        family_in(tmp_path, "--model")

@@ -90,7 +90,7 @@ def export(options: argparse.Namespace) -> int:
     if adapters is None:
         if options.model is None:
             raise ConfigurationError("--model: say which model was trained: all but its transformer is taken from it")
-        folder.check(options.model, family_in(options.model), field="--model")
+        folder.check(options.model, family_in(options.model, "--model"), field="--model")
     target.parent.mkdir(parents=True, exist_ok=True)
     exporting = Export(found, (options.model or target).absolute(), target, adapters=adapters)
     exporting.begin()

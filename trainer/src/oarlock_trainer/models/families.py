@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.family import TRANSFORMER
 from oarlock_trainer.models.flux.family import FLUX1
-from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError, readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,19 +25,21 @@ def family_of(model: Model) -> Family:
     return FAMILIES[model.family]
 
 
-def family_in(model: Path) -> Family:
-    """The family of a model in diffusers' layout, by what its transformer's configuration says. Raises ConfigurationError."""
+def family_in(model: Path, field: str = "training.model") -> Family:
+    """The family of a model in diffusers' layout, which `field` names, by its transformer's configuration.
+
+    Raises ConfigurationError where that is of none.
+    """
     path = model / TRANSFORMER / "config.json"
     try:
-        kind = json.loads(path.read_text(encoding="utf-8"))["_class_name"]
+        with readable(field, model):
+            kind = json.loads(path.read_text(encoding="utf-8"))["_class_name"]
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise ConfigurationError(f"{field}: {path} is not there: name a model in the layout of diffusers") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(
-            f"training.model: {path} names no class ({error!r}): compare it with the original"
-        ) from error
+        raise ConfigurationError(f"{field}: {path} names no class ({error!r}): compare it with the original") from error
     for family in FAMILIES.values():
         if family.transformer.name == kind:
             return family
     known = ", ".join(family.name for family in FAMILIES.values())
-    raise ConfigurationError(
-        f"training.model: {path} is of the class {kind}, and of no family that is trained here: {known}"
-    )
+    raise ConfigurationError(f"{field}: {path} is of the class {kind}, and of no family that is trained here: {known}")

@@ -117,8 +117,8 @@ def _wrong_configuration(model: Path, family: Family, name: str) -> Iterator[str
     path, expected = model / name / _CONFIG, family.transformer.name
     if not path.is_file():
         yield f"{name}/{_CONFIG} is missing"
-    elif name == TRANSFORMER and (kind := _read(path).get("_class_name", expected)) != expected:
-        yield f"{name} is of the class {kind}, {family.name}'s is {expected}"
+    elif name == TRANSFORMER and (kind := _read(path).get("_class_name")) != expected:
+        yield f"{name} is of {f'the class {kind}' if kind else 'no class'}, {family.name}'s is {expected}"
 
 
 def _weights(folder: Path) -> list[Path]:
