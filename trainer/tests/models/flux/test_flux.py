@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from oarlock_api.objective import Loss, Objective, Weighting
+from oarlock_api.objective import Loss
 from oarlock_api.weights import ModelFlavor
-from oarlock_trainer.models.objective import noise_bins, schedule
+from oarlock_trainer.models.objective import schedule
 from oarlock_trainer.ranks import preload
-from oarlock_trainer.runtime.draws import SampleDraws, sample_draws
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +22,6 @@ preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from diffusers import FluxPipeline  # noqa: E402 - before ours: a rank imports less of diffusers
 from diffusers.pipelines.flux.pipeline_flux import calculate_shift  # noqa: E402
-from diffusers.training_utils import compute_loss_weighting_for_sd3  # noqa: E402
 
 from oarlock_trainer.models.encoders import PictureEncoder, normalized  # noqa: E402
 from oarlock_trainer.models.flux import tiny  # noqa: E402
@@ -33,17 +31,11 @@ from oarlock_trainer.models.flux.velocity import image_ids, pack, velocity  # no
 from oarlock_trainer.models.objective import loss  # noqa: E402
 
 CPU = torch.device("cpu")
-AT_16_TOKENS: Any = {"image_tokens": 16, "automatic": FLUX1.shift}
 
 
 @pytest.fixture(scope="module")
 def pipeline(tiny_flux: Path) -> Any:
     return FluxPipeline.from_pretrained(tiny_flux, dtype=torch.float32)
-
-
-def draws(**values: float) -> SampleDraws:
-    middling = {"normal": 0.0, "uniform": 0.5, "guidance": 0.5, "dropout": 0.5, "caption": 0.0}
-    return SampleDraws(**middling | values, noise=np.zeros(1))
 
 
 def test_the_tiny_model_is_the_same_every_time(tiny_flux: Path, tmp_path: Path) -> None:
@@ -173,72 +165,6 @@ def test_a_masked_text_token_has_no_influence(pipeline: Any) -> None:
     assert float(losses[0]) == pytest.approx(float(losses[1]), rel=1e-6)
 
 
-@pytest.mark.parametrize("measure", list(Loss))
-def test_every_loss_is_zero_only_for_a_perfect_prediction(measure: Loss) -> None:
-    target = torch.randn(2, 5, 7)
-    assert loss.error(target, target, measure).tolist() == [0.0, 0.0]
-    assert float(loss.error(target + 1.0, target, measure).min()) > 0.05
-
-
-def test_the_noise_level_is_a_shifted_sigmoid() -> None:
-    objective = Objective(timestep_shift=3.0)
-    assert schedule.noise_level(objective, draws(normal=0.0), **AT_16_TOKENS) == pytest.approx(0.75)
-    plain = Objective(timestep_shift=1.0, sigmoid_scale=2.0)
-    assert schedule.noise_level(plain, draws(normal=1.0), **AT_16_TOKENS) == pytest.approx(1 / (1 + math.exp(-2.0)))
-
-
-def test_a_beta_noise_level_is_the_samples_own_whenever_it_is_asked_for() -> None:
-    objective = Objective.model_validate({"timesteps": "Beta", "betaAlpha": 8.0, "betaBeta": 2.0, "timestepShift": 1.0})
-    levels = [
-        schedule.noise_level(objective, sample_draws(3, index, (1, 2, 2)), **AT_16_TOKENS) for index in range(800)
-    ]
-    again = schedule.noise_level(objective, sample_draws(3, 7, (1, 2, 2)), **AT_16_TOKENS)
-    assert again == levels[7]
-    assert np.mean(levels) == pytest.approx(0.8, abs=0.02)
-    assert np.std(levels) == pytest.approx(math.sqrt(8 * 2 / (10**2 * 11)), abs=0.02)
-
-
-@pytest.mark.parametrize("timesteps", ["Sigmoid", "Uniform", "Beta"])
-def test_noise_levels_stay_within_their_range_in_their_order(timesteps: str) -> None:
-    everywhere = Objective.model_validate({"timesteps": timesteps})
-    within = Objective.model_validate({"timesteps": timesteps, "minNoise": 0.2, "maxNoise": 0.6})
-    drawn = [sample_draws(3, index, (1, 2, 2)) for index in range(200)]
-    plain, found = (
-        [schedule.noise_level(objective, one, **AT_16_TOKENS) for one in drawn] for objective in (everywhere, within)
-    )
-    assert 0.2 <= min(found) < max(found) <= 0.6
-    assert max(plain) > 0.6
-    assert np.argsort(plain).tolist() == np.argsort(found).tolist()
-
-
-@pytest.mark.parametrize("weighting", list(Weighting))
-def test_weights_of_noise_levels_are_those_of_diffusers(weighting: Weighting) -> None:
-    words = {Weighting.NONE: "none", Weighting.SIGMA_SQRT: "sigma_sqrt", Weighting.COS_MAP: "cosmap"}
-    losses, sigmas = torch.tensor([1.0, 2.0, 0.5]), torch.tensor([0.1, 0.5, 0.9])
-    expected = (compute_loss_weighting_for_sd3(words[weighting], sigmas) * losses).mean()
-    assert float(loss.weighted(losses, sigmas, weighting)) == pytest.approx(float(expected))
-
-
-def test_losses_by_noise_level_add_up_to_the_whole_and_leave_out_bins_without_samples() -> None:
-    losses, sigmas = torch.tensor([1.0, 2.0, 4.0, 7.0]), torch.tensor([0.0, 0.19, 0.2, 1.0])
-    halves = [noise_bins.sums(losses[part], sigmas[part]) for part in (slice(0, 2), slice(2, 4))]
-    whole = (halves[0] + halves[1]).tolist()
-    assert noise_bins.means(whole) == {"0.0-0.2": 1.5, "0.2-0.4": 4.0, "0.8-1.0": 7.0}
-    assert sum(whole[: noise_bins.BINS]) == float(losses.sum())
-    assert sum(whole[noise_bins.BINS :]) == len(losses)
-
-
-def test_a_loss_that_is_not_finite_stays_in_its_bin() -> None:
-    found = noise_bins.means(noise_bins.sums(torch.tensor([math.nan, 2.0]), torch.tensor([0.1, 0.5])).tolist())
-    assert math.isnan(found.pop("0.0-0.2"))
-    assert found == {"0.4-0.6": 2.0}
-
-
 def test_the_automatic_shift_is_the_pipelines() -> None:
     for tokens in (16, 256, 1024, 4096):
         assert schedule.automatic_shift(tokens, FLUX1.shift) == pytest.approx(math.exp(calculate_shift(tokens)))
-
-
-def test_random_guidance_lies_between_its_bounds() -> None:
-    objective = Objective.model_validate({"guidance": {"mode": "Random", "min": 1, "max": 3}})
-    assert schedule.guidance(objective, draws(guidance=0.25)) == 1.5
