@@ -177,7 +177,7 @@ def test_the_vae_at_work_has_as_much_alive_as_is_planned_for() -> None:
     with torch.no_grad(), Alive() as alive:
         vae.encode(pictures)
     weights = sum(weight.nbytes for weight in vae.parameters())
-    assert weights + alive.most == vae_bytes(pictures=2, pixels=256 * 256)
+    assert weights + alive.most == vae_bytes(FLUX1.vae, pictures=2, pixels=256 * 256)
 
 
 def taken_by_a_pass(transformer: FluxTransformer2DModel, *, text: int, side: int) -> int:
@@ -266,5 +266,5 @@ def test_a_gpus_vae_needs_about_what_is_planned_for() -> None:
     torch.cuda.reset_peak_memory_stats()
     with torch.no_grad():
         vae.encode(pictures)
-    planned = vae_bytes(pictures=4, pixels=1024 * 1024)
+    planned = vae_bytes(FLUX1.vae, pictures=4, pixels=1024 * 1024)
     assert 0.8 * planned < torch.cuda.max_memory_allocated() - before <= 1.5 * planned

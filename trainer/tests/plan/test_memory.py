@@ -21,7 +21,7 @@ from oarlock_trainer.plan.parameters import adapters, whole
 from oarlock_trainer.plan.work import Workload
 
 FLUX = FLUX1.published
-FULL = Workload(shape=FLUX, parameters=whole(FLUX), ranks_per_node=8)
+FULL = Workload(family=FLUX1, shape=FLUX, parameters=whole(FLUX), ranks_per_node=8)
 LORA = replace(FULL, parameters=adapters(FLUX, Lora(rank=16), FLUX1.presets), adapters=True, stage=0)
 
 STATES = ("weights", "gradients", "buckets", "optimizer", "update", "EMA")

@@ -20,7 +20,7 @@ from oarlock_trainer.plan.work import Workload
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 FLUX = FLUX1.published
-FULL = Workload(shape=FLUX, parameters=whole(FLUX), ranks=32, ranks_per_node=8, samples=8, compiled=True)
+FULL = Workload(family=FLUX1, shape=FLUX, parameters=whole(FLUX), ranks=32, ranks_per_node=8, samples=8, compiled=True)
 H100 = gpu("H100")
 RAILS = fabric("8x400G", gpu=H100)
 CUDNN: dict[str, Any] = {"attention": Attention.CUDNN}

@@ -49,9 +49,9 @@ def test_the_sizes_are_those_of_the_encoders_themselves() -> None:
         with FlopCounterMode(display=False) as counted, torch.no_grad():
             t5(torch.zeros(1, 512, dtype=torch.long))
     assert 2 * count(t5) == T5_BYTES
-    work = text_encoders.gpu_bytes(Home.GPU, captions=0, tokens=512)
+    work = text_encoders.gpu_bytes(FLUX1.texts, Home.GPU, captions=0, tokens=512)
     assert work == 2 * (count(t5) + count(clip))
-    assert text_encoders.flops(512) == pytest.approx(counted.get_total_flops(), rel=0.01)
+    assert text_encoders.flops(FLUX1.texts, 512) == pytest.approx(counted.get_total_flops(), rel=0.01)
 
 
 def test_cached_captions_take_nothing_of_a_gpu_while_training() -> None:
@@ -94,7 +94,7 @@ def test_a_job_that_caches_has_one_home_and_one_that_does_not_has_two() -> None:
 
 
 def test_caching_costs_bytes_and_work_once_and_encoding_now_costs_work_each_time() -> None:
-    ways = costs(distinct=10_000_000, drawn=12_800_000, encoded=FLUX1.encoded)
+    ways = costs(FLUX1.texts, distinct=10_000_000, drawn=12_800_000, encoded=FLUX1.encoded)
     cached, live = ways[TextEmbedsMode.CACHE], ways[TextEmbedsMode.ON_THE_FLY]
     assert cached.stored == pytest.approx(42e12, rel=0.01)
     assert live.stored == 0

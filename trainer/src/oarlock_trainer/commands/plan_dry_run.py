@@ -91,6 +91,7 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
             epoch_steps=epoch_steps,
+            family=family,
             encoded=family.read_encoded(model, training.model.flavor),
             text_mode=training.data.text_embeds_mode,
             notes=[*_left_out(job, table), *_model_left_out(model, family)],

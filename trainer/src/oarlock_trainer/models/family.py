@@ -77,6 +77,35 @@ class Presets:
     default: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextStack:
+    """The published model's text encoders, by what they cost: one large stack of layers, and others beside it.
+
+    What stands beside is a hundredth of the work, and counted in bytes alone.
+    """
+
+    name: str
+    parameters: int
+    layers: int
+    width: int
+    heads: int
+    hidden: int
+    layer_parameters: int
+    largest: int
+    """Parameters of the largest layer: what a streamed stack has of its weights on the GPU at most."""
+    beside: str
+    beside_parameters: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoencoder:
+    """The published model's VAE, by what it costs."""
+
+    parameters: int
+    pixel_bytes: int
+    """At the peak of a call, for each pixel of its pictures, without gradients."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Family:
     """One architecture, with all its variants."""
@@ -105,6 +134,8 @@ class Family:
     """Of a parsed transformer/config.json. Raises KeyError where a number is missing."""
     encoded: Encoded
     """By the encoders of the published model."""
+    texts: TextStack
+    vae: Autoencoder
     read_encoded: Callable[[Path, ModelFlavor], Encoded]
     """By a model's own encoders; what its folders do not say is the published one's."""
 

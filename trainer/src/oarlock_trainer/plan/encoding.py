@@ -1,8 +1,7 @@
 """What the VAE takes of a GPU where pictures are encoded while training (imageEmbeds.mode OnDemand, OnTheFly): a model.
 
-It takes its 84 million parameters in bfloat16, and at the peak of a call five tensors of 128 bfloat16 channels in the
-pictures' full size: so many are alive at once in diffusers' AutoencoderKL without gradients. It is taken for granted that
-attention, at an eighth of the size, keeps no matrix. What cuDNN takes beside that is not counted. What the text
+It takes its parameters in bfloat16, and at the peak of a call what its family says of each pixel. It is taken for granted
+that attention, at an eighth of the size, keeps no matrix. What cuDNN takes beside that is not counted. What the text
 encoders take, where captions are encoded while training: text_encoders.py.
 """
 
@@ -14,12 +13,11 @@ from oarlock_api.dataset import EmbedMode
 
 if TYPE_CHECKING:
     from oarlock_api.training import Training
+    from oarlock_trainer.models.family import Autoencoder
 
 VAE_BATCH = 4
 """Pictures of a call where the job names no other number."""
-_PARAMETERS = 83_819_683
 _BFLOAT16 = 2
-_PIXEL_BYTES = 5 * 128 * _BFLOAT16
 
 
 def vae_batch(training: Training) -> int:
@@ -33,6 +31,6 @@ def live_batch(training: Training) -> int:
     return vae_batch(training) if live else 0
 
 
-def vae_bytes(*, pictures: int, pixels: int) -> int:
+def vae_bytes(vae: Autoencoder, *, pictures: int, pixels: int) -> int:
     """Bytes of the VAE at work on `pictures` of so many pixels each."""
-    return _PARAMETERS * _BFLOAT16 + pictures * pixels * _PIXEL_BYTES
+    return vae.parameters * _BFLOAT16 + pictures * pixels * vae.pixel_bytes

@@ -95,7 +95,7 @@ def host_bytes(work: Workload) -> int:
     average = (
         2 * count * _FLOAT32 // share if work.ema is EmaDevice.CPU else 0
     )  # and the masters that it is renewed from
-    return saved_bytes(work) + offloaded + average + text_encoders.host_bytes(work.text_home)
+    return saved_bytes(work) + offloaded + average + text_encoders.host_bytes(work.family.texts, work.text_home)
 
 
 def saved_bytes(work: Workload) -> int:
@@ -217,19 +217,20 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
         arithmetic=f"{work.samples} x text embeddings of this batch and the next, latents and loss",
     )
     if pictures := min(work.encoded, work.samples):
-        pixels = work.image_tokens * work.pixels_per_token
+        pixels = work.image_tokens * work.family.grid.edge**2
         yield Component(
             name="encoder",
-            bytes=vae_bytes(pictures=pictures, pixels=pixels),
+            bytes=vae_bytes(work.family.vae, pictures=pictures, pixels=pixels),
             arithmetic=f"the VAE, and {pictures} x {pixels / 1e6:.2f} megapixels that it encodes while training",
         )
     if work.text_home is not Home.NONE:
         captions = min(work.captions, work.samples)
-        where = "T5 and CLIP" if work.text_home is Home.GPU else "T5, a layer at a time, and CLIP"
+        texts = work.family.texts
+        at_a_time = "" if work.text_home is Home.GPU else ", a layer at a time,"
         yield Component(
             name="captions",
-            bytes=text_encoders.gpu_bytes(work.text_home, captions=captions, tokens=work.text_tokens),
-            arithmetic=f"{where}, and {captions} captions that they encode while training",
+            bytes=text_encoders.gpu_bytes(texts, work.text_home, captions=captions, tokens=work.text_tokens),
+            arithmetic=f"{texts.name}{at_a_time} and {texts.beside}, and {captions} captions that they encode while training",
         )
 
 

@@ -89,7 +89,7 @@ def expect(work: Workload, *, recomputed: int, gpu: Gpu, fabric: Interconnect) -
     forward, backward = _passes(work, recomputed=recomputed, gpu=gpu)
     useful = training_flops(work.shape, tokens=work.tokens, frozen=work.adapters)
     captions = text_encoders.seconds(
-        work.text_home, captions=work.samples, tokens=work.text_tokens, rate=_peak(gpu) * _MATRICES
+        work.family.texts, work.text_home, captions=work.samples, tokens=work.text_tokens, rate=_peak(gpu) * _MATRICES
     )
     return Speed(
         compute=(forward + backward + captions) * work.accumulation,

@@ -1,7 +1,6 @@
 """What captions cost, cached before training or encoded while training (data.textEmbedsMode): a model, nothing measured.
 
-T5-XXL's encoder has 24 layers of width 4096 with 64 heads and gated feed-forward parts of 10240; a caption goes through it
-at its full length. CLIP is a hundredth of that in work, and counted in bytes alone. Caching asks each distinct caption's
+A caption goes through the family's text encoders at its full length. Caching asks each distinct caption's
 work once, and its bytes; encoding on the fly asks the work of each caption that is drawn, and the encoders' room.
 """
 
@@ -16,15 +15,11 @@ from oarlock_api.data import TextEmbedsMode
 if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.models.encoded import Encoded
+    from oarlock_trainer.models.family import TextStack
 
 LIVE_BATCH = 4
 """Captions of one call while training, where the job names no other number: 2,048 tokens keep a GPU's matrices busy."""
 _BFLOAT16, _FLOAT32 = 2, 4
-_T5_PARAMETERS, _CLIP_PARAMETERS = 4_762_310_656, 123_060_480
-_LAYERS, _WIDTH, _HEADS, _HIDDEN = 24, 4096, 64, 10_240
-_LAYER_PARAMETERS = 4 * _WIDTH**2 + 3 * _WIDTH * _HIDDEN
-_LARGEST_LAYER = 32_128 * _WIDTH
-"""The vocabulary: what a streamed encoder has of its weights on the GPU at most."""
 _HOST_TO_GPU = 25e9
 """Bytes/s of a GPU's way to the node's memory (PCIe 4, 16 lanes), as in speed.py."""
 
@@ -49,7 +44,7 @@ def live_captions(training: Training) -> int:
     return training.data.tuning.text_batch_size or LIVE_BATCH
 
 
-def gpu_bytes(place: Home, *, captions: int, tokens: int) -> int:
+def gpu_bytes(texts: TextStack, place: Home, *, captions: int, tokens: int) -> int:
     """Bytes of the encoders on a GPU, at work on so many captions of so many tokens.
 
     At a layer's peak there are the scores of all heads in bfloat16 and twice in float32, where no kernel keeps them for
@@ -57,28 +52,28 @@ def gpu_bytes(place: Home, *, captions: int, tokens: int) -> int:
     """
     if place is Home.NONE:
         return 0
-    weights = _LARGEST_LAYER if place is Home.HOST else _T5_PARAMETERS
-    scores = _HEADS * tokens**2 * (_BFLOAT16 + 2 * _FLOAT32)
-    hidden = tokens * (3 * _HIDDEN + 4 * _WIDTH) * _BFLOAT16
-    return (weights + _CLIP_PARAMETERS) * _BFLOAT16 + captions * (scores + hidden)
+    weights = texts.largest if place is Home.HOST else texts.parameters
+    scores = texts.heads * tokens**2 * (_BFLOAT16 + 2 * _FLOAT32)
+    hidden = tokens * (3 * texts.hidden + 4 * texts.width) * _BFLOAT16
+    return (weights + texts.beside_parameters) * _BFLOAT16 + captions * (scores + hidden)
 
 
-def host_bytes(place: Home) -> int:
+def host_bytes(texts: TextStack, place: Home) -> int:
     """Bytes of the node's memory that a rank's encoders take."""
-    return _T5_PARAMETERS * _BFLOAT16 if place is Home.HOST else 0
+    return texts.parameters * _BFLOAT16 if place is Home.HOST else 0
 
 
-def flops(tokens: int) -> float:
+def flops(texts: TextStack, tokens: int) -> float:
     """Of one caption: two for each weight and token, and attention's."""
-    return _LAYERS * (2.0 * _LAYER_PARAMETERS * tokens + 4.0 * _WIDTH * tokens**2)
+    return texts.layers * (2.0 * texts.layer_parameters * tokens + 4.0 * texts.width * tokens**2)
 
 
-def seconds(place: Home, *, captions: int, tokens: int, rate: float) -> float:
+def seconds(texts: TextStack, place: Home, *, captions: int, tokens: int, rate: float) -> float:
     """Of a GPU for one micro-batch's captions, `rate` in FLOP/s. Streamed weights are taken to be waited for."""
     if place is Home.NONE:
         return 0.0
-    moved = _T5_PARAMETERS * _BFLOAT16 / _HOST_TO_GPU if place is Home.HOST else 0.0
-    return captions * flops(tokens) / rate + moved
+    moved = texts.parameters * _BFLOAT16 / _HOST_TO_GPU if place is Home.HOST else 0.0
+    return captions * flops(texts, tokens) / rate + moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +84,9 @@ class Cost:
     stored: int
 
 
-def costs(*, distinct: int, drawn: int, encoded: Encoded) -> dict[TextEmbedsMode, Cost]:
+def costs(texts: TextStack, *, distinct: int, drawn: int, encoded: Encoded) -> dict[TextEmbedsMode, Cost]:
     """Of both ways, for `distinct` captions of which `drawn` are trained on, one for each sample of each step."""
-    each = flops(encoded.tokens)
+    each = flops(texts, encoded.tokens)
     return {
         TextEmbedsMode.CACHE: Cost(flops=distinct * each, stored=distinct * encoded.caption),
         TextEmbedsMode.ON_THE_FLY: Cost(flops=drawn * each, stored=0),

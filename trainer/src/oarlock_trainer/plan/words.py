@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.buckets import Size
     from oarlock_trainer.models.encoded import Encoded
+    from oarlock_trainer.models.family import Family
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -48,6 +49,7 @@ class DataPlan:
     captions: int
     steps: int
     epoch_steps: int | None
+    family: Family
     encoded: Encoded
     text_mode: TextEmbedsMode = TextEmbedsMode.CACHE
     notes: Sequence[str] = ()
@@ -91,9 +93,12 @@ def describe(plan: DataPlan) -> str:
 
 def _text(plan: DataPlan) -> str:
     """What each way to encode the captions would cost, the job's own first."""
-    ways = costs(distinct=plan.captions, drawn=plan.steps * plan.batch.effective, encoded=plan.encoded)
+    encoder = plan.family.texts.name
+    ways = costs(
+        plan.family.texts, distinct=plan.captions, drawn=plan.steps * plan.batch.effective, encoded=plan.encoded
+    )
     words = [
-        f"{mode} {cost.flops / 1e15:.3g} PFLOP of T5, {bytes_of(cost.stored) if cost.stored else 'nothing'} stored"
+        f"{mode} {cost.flops / 1e15:.3g} PFLOP of {encoder}, {bytes_of(cost.stored) if cost.stored else 'nothing'} stored"
         for mode, cost in sorted(ways.items(), key=lambda way: way[0] is not plan.text_mode)
     ]
     return f"{words[0]}; {words[1]} (a model)"

@@ -37,6 +37,7 @@ FROZEN_BYTES = {QuantizeBase.NONE: 2.0, QuantizeBase.INT8: 1.0, QuantizeBase.FP8
 class Workload:
     """One run. `samples` per rank and micro-batch; `stage` is ZeRO's, or DDP."""
 
+    family: Family
     shape: Architecture
     parameters: Parameters
     frozen_bytes: float = 2.0
@@ -51,7 +52,6 @@ class Workload:
     micro_batches: int | None = None
     """Of all ranks in one step, where the job has it so (effectiveBatch): then `accumulation` is the most of a rank."""
     image_tokens: int = 4096
-    pixels_per_token: int = 16 * 16
     text_tokens: int = 512
     optimizer: OptimizerName = OptimizerName.ADAMW
     offload: bool = False
@@ -133,6 +133,7 @@ def work_of(
     batch = batch_of(training, ranks=ranks, ranks_per_node=ranks_per_node)
     unsharded = training.engine.strategy is Strategy.DDP or lora is not None
     return Workload(
+        family=family,
         shape=shape,
         parameters=parameters,
         frozen_bytes=FROZEN_BYTES[lora.quantize_base if lora else QuantizeBase.NONE],
@@ -144,7 +145,6 @@ def work_of(
         accumulation=batch.accumulation,
         micro_batches=batch.micro_batches,
         image_tokens=image_tokens or _largest_square(training, family),
-        pixels_per_token=family.grid.edge**2,
         text_tokens=text_tokens or family.encoded.tokens,
         optimizer=training.optimizer.name,
         offload=training.engine.offload_optimizer is OffloadOptimizer.CPU,

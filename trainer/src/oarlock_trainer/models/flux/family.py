@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oarlock_trainer.models.family import ClassName, Family, Grid, Presets, Shift
+from oarlock_trainer.models.family import Autoencoder, ClassName, Family, Grid, Presets, Shift, TextStack
 from oarlock_trainer.models.flux.architecture import architecture, shaped
 from oarlock_trainer.models.flux.encoded import PUBLISHED, read_encoded
 from oarlock_trainer.models.flux.flavors import FLAVORS
@@ -28,6 +28,23 @@ PRESETS = Presets(
 )
 """Those of SimpleTuner's flux_lora_target. proj_out is that of every single block and the transformer's last one."""
 
+TEXTS = TextStack(
+    name="T5",
+    parameters=4_762_310_656,
+    layers=24,
+    width=4096,
+    heads=64,
+    hidden=10_240,
+    layer_parameters=4 * 4096**2 + 3 * 4096 * 10_240,  # gated feed-forward parts
+    largest=32_128 * 4096,  # the vocabulary
+    beside="CLIP",
+    beside_parameters=123_060_480,
+)
+"""T5-XXL's encoder, through which a caption goes at its full length."""
+
+VAE = Autoencoder(parameters=83_819_683, pixel_bytes=5 * 128 * 2)
+"""Five tensors of 128 bfloat16 channels in the pictures' full size are alive at once in diffusers' AutoencoderKL."""
+
 FLUX1 = Family(
     name="FLUX.1",
     slug="flux",
@@ -45,5 +62,7 @@ FLUX1 = Family(
     published=shaped(),
     architecture=architecture,
     encoded=PUBLISHED,
+    texts=TEXTS,
+    vae=VAE,
     read_encoded=read_encoded,
 )
