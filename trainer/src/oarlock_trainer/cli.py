@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import AGENT_FILE, RUN_DIRECTORY, TERMINATION_LOG, Variable
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.commands import checkpoints_arguments, job_arguments, samples
+from oarlock_trainer.commands import checkpoints_arguments, job_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     parser, commands = _parser()
     if not given or given[0] not in commands.choices:  # else an agent would start 0.1 s later, for nothing
+        _add_samples(commands)
         _add_installed(commands)
         if given and given[0] == IMPORT and IMPORT not in commands.choices:
             parser.error(
@@ -51,8 +52,13 @@ def _parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argpa
     _add_check_gpus(commands)
     checkpoints_arguments.add(commands, run=_checkpoints)
     _add_export_agent(commands)
-    samples.add(commands)
     return parser, commands
+
+
+def _add_samples(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from oarlock_trainer.commands import samples  # noqa: PLC0415 - knows each family, and brings pydantic
+
+    samples.add(commands)
 
 
 def _add_installed(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -60,7 +60,6 @@ _OURS = {
         "commands/__init__.py",
         "commands/checkpoints_arguments.py",
         "commands/job_arguments.py",
-        "commands/samples.py",
         "health",
         "preflight",
         "ranks/__init__.py",
