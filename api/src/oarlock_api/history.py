@@ -54,7 +54,12 @@ class RestartCounts(StatusGroup):
 
     application: int = Field(default=0, description="After failures of the program.")
     infrastructure: int = Field(default=0, description="After faults of GPUs, nodes and storage.")
-    without_progress: int = Field(default=0, description="In a row, without a newer checkpoint.")
+    without_progress: int = Field(default=0, description="In a row, without progress.")
+    progress_step: int | None = Field(
+        default=None,
+        description="The furthest step that has counted as progress, at first the one that training began with: a newer "
+        "checkpoint, or a state in memory, is progress beyond it alone.",
+    )
     voluntary: int = Field(default=0, description="Evictions, preemptions and requests; they cost no budget.")
     evictions: int = Field(default=0, description="Of those, evictions since the newest checkpoint.")
     window_start_time: Time | None = Field(default=None, description="When counting began.")

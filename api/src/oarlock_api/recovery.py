@@ -181,7 +181,9 @@ class Recovery(Group):
         default=20, description="Restarts after faults of GPUs, nodes and storage, within windowSeconds."
     )
     max_restarts_without_progress: Restarts = Field(
-        default=3, description="Restarts in a row without a newer checkpoint after which the job fails (NoProgress)."
+        default=3,
+        description="Restarts in a row without progress (a newer checkpoint, or a later step in memory) after which the job "
+        "fails (NoProgress).",
     )
     window_seconds: Seconds = Field(
         default=86400, description="Seconds after which a restart is forgotten and a node is no longer avoided."

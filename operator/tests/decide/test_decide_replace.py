@@ -13,6 +13,7 @@ from worlds import World
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.rounds import LostPod
+from oarlock_api.contract.status import MemoryStatus
 from oarlock_operator.model.observation import Defaults, Ending
 from oarlock_operator.model.observed_nodes import Node, Pool
 from oarlock_operator.model.plan import CreatePods, DeletePods, Event, Plan, SelectAttempt
@@ -83,6 +84,24 @@ def test_a_lost_pod_alone_is_made_anew_in_one_pass_and_the_others_are_let_be() -
     fault = world.job.status.last_fault
     assert fault is not None
     assert (fault.rank, fault.action) == (2, "the pod was made anew")
+
+
+def planned_for_one_loss(nodes: int) -> list[tuple[str, int]]:
+    """Each action until the gang trains again, and how many pods it is for."""
+    world = gang(nodes=nodes)
+    kill(world, 2)
+    plans = [world.one_pass(), world.one_pass()]
+    plans += [go_on(world, 2), world.one_pass()]
+    assert states(world) == (1, None, [])
+    return [
+        (type(act).__name__, len(act.manifests if isinstance(act, CreatePods) else getattr(act, "pods", ())))
+        for plan in plans
+        for act in plan.actions
+    ]
+
+
+def test_a_lost_pod_costs_as_many_requests_in_a_gang_of_a_thousand_as_in_one_of_four() -> None:
+    assert planned_for_one_loss(4) == planned_for_one_loss(1000) == [("DeletePods", 1), ("CreatePods", 1)]
 
 
 def test_each_pod_of_such_a_gang_says_so_and_the_new_one_that_nothing_of_the_old_one_runs() -> None:
@@ -262,8 +281,90 @@ def test_losses_one_after_the_other_without_a_newer_checkpoint_end_the_job() -> 
         world.progress = None
         world.one_pass()
         if world.job.status.recovery.stage == "Replace":
-            go_on(world, 2)
+            go_on(world, 2, resumed=0)
     assert world.job.status.reason == "NoProgress"
+
+
+def losses_of(world: World, *, told_of_memory: bool) -> list[int]:
+    """Five pods are lost at later and later steps; each round goes on from memory, where the last one was."""
+    without = []
+    for step in range(30, 80, 10):
+        held(world, step, step if told_of_memory else None)
+        pod = world.pod(2)
+        world.pods[pod.name] = replace(pod, gone=True)
+        world.progress = None
+        world.one_pass()
+        if world.job.status.recovery.stage == "Replace":
+            go_on(world, 2, resumed=step)
+        without.append(world.job.status.restarts.without_progress)
+    return without
+
+
+def held(world: World, step: int, in_memory: int | None, *, copied: bool | None = True) -> None:
+    """Training is at this step, and all nodes have a state in memory."""
+    world.now += timedelta(seconds=11)
+    world.step(step)
+    assert world.progress is not None
+    if in_memory is not None:
+        world.progress = replace(world.progress, memory=MemoryStatus(in_memory, world.now.isoformat(), copied=copied))
+    world.one_pass()
+
+
+@pytest.mark.parametrize("told_of_memory", [True, False])
+def test_losses_after_which_the_gang_goes_on_from_later_and_later_steps_in_memory_never_end_the_job(
+    told_of_memory: bool,  # noqa: FBT001
+) -> None:
+    world = gang()
+    without = losses_of(world, told_of_memory=told_of_memory)
+    assert states(world) == (1, None, [])
+    assert max(without) <= 1
+
+
+def test_losses_at_the_same_step_end_the_job_though_the_gang_goes_on_from_memory() -> None:
+    world = gang(maxRestartsWithoutProgress=2)
+    for _ in range(6):
+        held(world, 20, 20)
+        pod = world.pod(2)
+        world.pods[pod.name] = replace(pod, gone=True)
+        world.progress = None
+        world.one_pass()
+        if world.job.status.recovery.stage == "Replace":
+            go_on(world, 2, resumed=20)
+    assert world.job.status.reason == "NoProgress"
+    assert world.job.status.attempts[0].incarnation == 4, "the first one counts as progress, and three as none"
+
+
+@pytest.mark.parametrize("before", ["a killed pod", "a round"])
+def test_a_killed_pod_of_a_gang_that_came_further_in_memory_is_made_anew_alone_though_the_program_failed_before(
+    before: str,
+) -> None:
+    world = gang()
+    if before == "a round":
+        world.end_round(1, step=30, resumed_step=30)
+    else:
+        held(world, 30, 30)
+        world.progress = None
+        kill(world, 2)
+        world.one_pass()
+        go_on(world, 2, resumed=30)
+    held(world, 60, 59)
+    world.progress = None
+    kill(world, 1)
+    world.one_pass()
+    assert states(world)[:2] == (1, "Replace")
+    assert world.job.status.restarts.application == 1
+
+
+@pytest.mark.parametrize("copied", [False, None])
+def test_a_state_in_memory_that_is_on_one_node_alone_is_lost_with_a_pod_and_no_progress(copied: bool | None) -> None:  # noqa: FBT001
+    world = gang()
+    world.end_round(1, step=30, resumed_step=30)
+    held(world, 60, 59, copied=copied)
+    world.progress = None
+    kill(world, 1)
+    world.one_pass()
+    assert states(world)[0] == 2
+    assert world.job.status.restarts.application == 2
 
 
 def missed(world: World, *ranks: int, code: int = 82, ago: float = 0.0) -> None:
@@ -439,6 +540,10 @@ def test_where_the_service_names_all_pods_it_is_narrowed_only_for_a_rank_0_that_
 
 def test_a_new_rank_0_is_the_one_that_the_service_names_and_its_first_step_books_the_round() -> None:
     world = gang()
+    world.step(20, saved=15)
+    world.now += timedelta(seconds=11)
+    world.one_pass()
+    world.progress = None
     kill(world, 0)
     plan = world.one_pass()
     (chosen,) = [action.selector for action in plan.actions if isinstance(action, SelectAttempt)]

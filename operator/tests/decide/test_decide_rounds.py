@@ -34,9 +34,9 @@ def told(world: World, step: int = 20, **progress: int) -> list[Event]:
     return events
 
 
-def crashed(world: World) -> None:
+def crashed(world: World, code: int = 1) -> None:
     """The attempt ends, too, and the next one's backoff is over."""
-    world.end(1, 1)
+    world.end(1, code)
     world.progress = None
     world.settle()
     world.kubelets()
@@ -157,6 +157,57 @@ def test_rounds_that_go_further_each_time_are_progress_whenever_the_operator_loo
     status = world.job.status
     assert (status.phase, status.attempt, len(status.rounds)) == ("Running", 1, 6)
     assert (status.restarts.application, status.restarts.without_progress) == (1, 0)
+
+
+def attempts_that_fail_at_step_150(world: World) -> None:
+    """Each goes on from the checkpoint of step 100, and has three rounds more, from memory, until its leader gives up."""
+    for begins in (0, *[100] * 11):
+        world.running(step=149, resumed=begins, saved=100)
+        for _ in range(3):
+            world.end_round(81, step=150, resumed_step=149)
+            told(world, 149, resumed=begins, saved=100)
+        if world.job.status.completion_time or world.job.status.recovery.stage == "Stopping":
+            return
+        crashed(world, 81)
+
+
+def test_a_fault_that_comes_back_at_the_same_step_ends_the_job_though_each_attempt_has_that_step_in_memory_anew() -> (
+    None
+):
+    world = trained(inPlace="Auto", memory={"everySteps": 1})
+    attempts_that_fail_at_step_150(world)
+    assert world.job.status.reason == "NoProgress"
+    assert world.job.status.attempt <= 3
+    assert world.job.status.restarts.progress_step == 149
+
+
+def test_a_step_from_memory_that_an_attempt_before_came_to_is_no_progress_and_a_later_one_is() -> None:
+    world = trained(maxApplicationRestarts=99, maxRestartsWithoutProgress=9)
+    world.end_round(1, step=50, resumed_step=49)
+    told(world, 49)
+    assert world.job.status.restarts.without_progress == 0
+    crashed(world)
+    world.running(step=49)
+    for resumed, without in ((49, 2), (50, 0), (50, 1)):
+        world.end_round(1, step=51, resumed_step=resumed)
+        told(world, resumed)
+        assert world.job.status.restarts.without_progress == without, resumed
+
+
+def test_a_job_that_was_resumed_may_have_been_taken_back_and_makes_progress_from_there() -> None:
+    world = trained(maxApplicationRestarts=99, maxRestartsWithoutProgress=9)
+    world.end_round(1, step=50, resumed_step=49)
+    told(world, 49)
+    for suspend in (True, False):
+        world.job = replace(world.job, spec=spec(suspend=suspend))
+        world.settle()
+        world.kubelets()
+        world.settle()
+    world.running(step=25, resumed=20)
+    for resumed, without in ((30, 0), (30, 1)):
+        world.end_round(1, step=31, resumed_step=resumed)
+        told(world, resumed)
+        assert world.job.status.restarts.without_progress == without, resumed
 
 
 def test_a_round_is_charged_once_it_is_known_where_the_next_one_began_or_when_that_ends_before() -> None:

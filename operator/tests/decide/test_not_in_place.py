@@ -85,7 +85,7 @@ def start_again(world: World) -> None:
         (ask_to_go, "a pod that is asked to go has its whole gang save and go"),
         (
             kill_once_more,
-            "the program has cost a restart before, with no newer checkpoint since, and later starts wait",
+            "the program has cost a restart before, without progress since, and later starts wait",
         ),
         (start_again, "flux-1-3 did not stand by"),
         (change_the_operator, "the job or the operator has changed since, and a new pod would not fit the others"),

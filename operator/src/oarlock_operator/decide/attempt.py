@@ -37,6 +37,9 @@ def begin(
                 scheduler_name=o.spec.scheduling.scheduler_name or schedulers.SYSTEMS[gang].scheduler,
             )
         )
+    if reason == Reason.RESUMED:
+        # Whoever suspended it may have taken checkpoints away, to go back.
+        draft.set(restarts=draft.status.restarts.model_copy(update={"progress_step": None}))
     avoid.prune(o, draft)
     size = o.spec.nodes + making.spares(o, draft)
     draft.record(number, start_time=o.now, reason=reason, node_count=size)

@@ -27,13 +27,13 @@ def ran_seconds(attempt: Attempt, *, now: datetime) -> float:
 
 
 def renewed(counts: RestartCounts, recovery: Recovery, *, now: datetime, progressed: bool) -> RestartCounts:
-    """The counts with what is to be forgotten forgotten: all of them after the window or a newer valid checkpoint."""
+    """The counts with what is to be forgotten forgotten: all after the window or progress, but not how far that came."""
     over = counts.window_start_time is not None and now - counts.window_start_time > timedelta(
         seconds=recovery.window_seconds
     )
     if not over and not progressed:
         return counts
-    return RestartCounts()
+    return RestartCounts(progress_step=counts.progress_step)
 
 
 def charged(counts: RestartCounts, budget: Budget, *, now: datetime) -> RestartCounts:

@@ -54,7 +54,7 @@ def _of_fault(o: Observation, draft: Draft, fault: Fault) -> str:
     if fault.verdict is GpuVerdict.RESTART_PROCESS:
         return _GIVEN_UP
     if fault.killed_with_its_agent and failed_before(o, draft):
-        return "the program has cost a restart before, with no newer checkpoint since, and later starts wait"
+        return "the program has cost a restart before, without progress since, and later starts wait"
     silent_hang = fault.failure_class is FailureClass.HANG and ended is None
     if fault.killed_with_its_agent or silent_hang or fault.refused_by_node or fault.gpu is not None:
         return ""

@@ -14,10 +14,10 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
 from oarlock_api.history import AttemptFault, LastFault, RecoveryStage, RestartCounts
 from oarlock_operator import schedulers
-from oarlock_operator.decide import attempt, avoid, cordon, image, not_in_place, repeated_gpu_faults
+from oarlock_operator.decide import attempt, avoid, cordon, image, made_progress, not_in_place, repeated_gpu_faults
 from oarlock_operator.decide.backstop import lost_pods, silent_agents
 from oarlock_operator.decide.budgets import backoff_seconds
-from oarlock_operator.decide.charge import charge, progressed
+from oarlock_operator.decide.charge import charge
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.final_status import note_saved, note_steps
 from oarlock_operator.decide.finish import stop
@@ -53,7 +53,7 @@ def recover(o: Observation, draft: Draft) -> bool:
         o,
         draft,
         cause,
-        progressed=progressed(o, draft),
+        furthest=made_progress.of_attempt(o, draft),
         worked=_ranks_started(draft),
         asked_to_go=_is_asked_to_go(o, draft),
     )

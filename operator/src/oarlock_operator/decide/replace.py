@@ -20,10 +20,11 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.rounds import MAX_LOST
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.history import RecoveryStage, RecoveryStatus, Replacing, Rung
-from oarlock_operator.decide import attempt, idle_pods, making, new_pods, next_round, room, standby
-from oarlock_operator.decide.charge import charge, failed_before, last_round, progressed
+from oarlock_operator.decide import attempt, idle_pods, made_progress, making, new_pods, next_round, room, standby
+from oarlock_operator.decide.charge import charge, failed_before
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import stop
+from oarlock_operator.decide.made_progress import last_round
 from oarlock_operator.decide.recover import find_faults, weigh
 from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify
@@ -119,10 +120,8 @@ def _mends(o: Observation, draft: Draft, fault: Fault) -> bool:
 def _begin(o: Observation, draft: Draft, faults: list[Fault]) -> bool:
     number, going = draft.status.attempt, draft.status.recovery
     found = weigh(o, draft, number, faults, heard=False)
-    # The gang that still stands by has not started since: no new pod of its own can have made progress, or failed to.
-    trained = going.stage is None
-    made_progress = trained and progressed(o, draft)
-    counts = charge(o, draft, found.cause, progressed=made_progress, worked=trained, asked_to_go=False)
+    furthest = made_progress.of_lost_pod(o, draft)
+    counts = charge(o, draft, found.cause, furthest=furthest, worked=going.stage is None, asked_to_go=False)
     if counts is None:
         return stop(o, draft)
     replacing = _with(o, draft, faults)

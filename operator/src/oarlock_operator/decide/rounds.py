@@ -33,11 +33,11 @@ from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.history import RecoveryStage, Round, Rung
-from oarlock_operator.decide import repeated_gpu_faults, rungs
-from oarlock_operator.decide.budgets import UNTOLD_SECONDS
-from oarlock_operator.decide.charge import began_with, charge, last_round, ran_since_its_start
+from oarlock_operator.decide import made_progress, repeated_gpu_faults, rungs
+from oarlock_operator.decide.charge import charge
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import stop
+from oarlock_operator.decide.made_progress import last_round
 from oarlock_operator.decide.recover import begin_next, blame, last_fault
 from oarlock_operator.faults.attribution import Attribution, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify
@@ -226,8 +226,8 @@ def _charge(o: Observation, draft: Draft, one: Round, news: PodStatus) -> bool:
             number=one.round, ended_at="", rank=one.rank or 0, code=one.exit_code or 1, why=one.message or ""
         )
     fault = ruled(_fault(o, one.attempt, end), o.spec.recovery.rules)
-    progressed = _progressed(o, draft, end, news, one.ended_time or o.now)
-    counts = charge(o, draft, fault, progressed=progressed, worked=True, asked_to_go=False)
+    furthest = made_progress.of_round(o, draft, end, news, one.ended_time or o.now)
+    counts = charge(o, draft, fault, furthest=furthest, worked=True, asked_to_go=False)
     if counts is None:
         return stop(o, draft)
     draft.set(restarts=counts)
@@ -301,17 +301,6 @@ def _may_tell_of(o: Observation, number: int, pod: Pod, end: RoundEnd) -> bool:
         return False
     ended = _time(end.ended_at)
     return ended is not None and (pod.placed_at is None or pod.placed_at < ended)
-
-
-def _progressed(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus, ended: datetime) -> bool:
-    """Whether the round got further than what it began with, by a checkpoint or by what the next one began with."""
-    if o.spec.custom and ran_since_its_start(draft, until=ended, number=end.number) >= UNTOLD_SECONDS:
-        return True
-    began = began_with(o, draft, number=end.number)
-    reached = end.resumed_step
-    if reached is None and news.checkpoint is not None:
-        reached = news.checkpoint.step
-    return began is not None and reached is not None and reached > began
 
 
 def _action(fault: Fault, how: str) -> str:

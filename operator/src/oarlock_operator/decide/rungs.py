@@ -5,8 +5,8 @@ from __future__ import annotations
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.history import Rung
-from oarlock_operator.decide.charge import last_round
 from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.made_progress import last_round
 from oarlock_operator.model.observation import Observation, standing_by
 
 OF_LOST_PODS = frozenset({Rung.REPLACE_POD, Rung.TAKE_SPARE, Rung.SHRINK})
