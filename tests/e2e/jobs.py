@@ -20,10 +20,11 @@ from oarlock_local.cluster import Cluster
 from oarlock_local.demo.install import NAMESPACE
 
 EXAMPLE = Path(__file__).parents[2] / "examples/trainingjob.yaml"
-_SIGNAL = 'for p in /proc/[0-9]*; do [ "$(cat "$p/comm")" = rank-{rank} ] && kill -{signal} "${{p#/proc/}}"; done; true'
+_SIGNAL = 'for p in /proc/[0-9]*; do case $(cat "$p/comm") in rank-{rank}) kill -{signal} "${{p#/proc/}}";; esac; done; true'
 """Run by a shell inside the pod: a rank's process is named after it."""
 OPERATORS = "app.kubernetes.io/component=operator"
 """Label of the operator's pods: the page has one beside it."""
+ANY_RANK = "[0-9]*"
 EVERY = 10
 """Steps between the checkpoints of a small job."""
 ENDLESS: dict[str, Any] = {"steps": 1_000_000, "every": EVERY, "pace": 0.1}
@@ -107,8 +108,8 @@ class Jobs:
         newest = Path((status.get("latestCheckpoint") or {}).get("path", "")).name
         return now >= attempt and "stage" not in status["recovery"] and newest.endswith(f"-a{now}")
 
-    def signal_rank(self, pod: str, rank: int, signal: str) -> None:
-        """Send a signal, such as KILL, to the process of a rank (by its global number) in a pod."""
+    def signal_rank(self, pod: str, rank: int | str, signal: str) -> None:
+        """Send a signal, such as KILL, to the process of a rank (by its global number, or ANY_RANK) in a pod."""
         self.cluster.kubectl("exec", pod, "--", "sh", "-c", _SIGNAL.format(rank=rank, signal=signal))
 
     def agent(self, pod: str) -> dict[str, Any]:

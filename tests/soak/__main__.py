@@ -44,7 +44,9 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=1000, help="how many in all (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=math.inf, help="none is begun later (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="what is chosen")
-    parser.add_argument("--nodes", type=int, default=3, help="of the cluster; a job takes two (default: %(default)s)")
+    parser.add_argument(
+        "--nodes", type=int, default=3, help="of the cluster; a job takes up to three (default: %(default)s)"
+    )
     parser.add_argument("--steps", type=int, default=1500, help="of each job (default: %(default)s)")
     parser.add_argument(
         "--gap", type=float, default=10, help="mean seconds of training between faults (default: %(default)s)"
@@ -53,6 +55,7 @@ def main() -> int:
         "--bound", type=float, default=180, help="seconds within which one is mended (default: %(default)s)"
     )
     parser.add_argument("--pace", type=float, default=0.1, help="seconds that a step rests (default: %(default)s)")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[], help="done in turn (default: drawn by chance)")
     given = parser.parse_args()
     began = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # what was measured until then is told
@@ -68,6 +71,7 @@ def main() -> int:
         gap=given.gap,
         bound=given.bound,
         pace=given.pace,
+        kinds=tuple(given.kinds),
     )
     # One namespace has many faults within an hour.
     settings = {**VALUES["settings"], "CORDON_MAX_NODES": 100_000, "CORDON_NAMESPACE_MAX_NODES": 100_000}

@@ -1,13 +1,14 @@
 """What a job's metrics.jsonl tells of its rounds, and what must never stand in it. Pure: lines go in, words come out.
 
 Must not be: a step whose loss is another than the undisturbed run's; a step out of turn within an attempt, as of a round that
-still runs beside the next one; a step of an older attempt after a newer one has begun, unless a node was out of reach
-meanwhile (its pods train on, and their checkpoints are refused).
+still runs beside the next one; a step of an older attempt after a newer one has begun, unless that one had pods on a node
+that was out of reach (they train on, and their checkpoints are refused).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -40,12 +41,16 @@ def parse(text: bytes) -> Line | None:
 
 @dataclass(slots=True)
 class Curve:
-    """Follows a file. `expected`: step -> loss of the undisturbed run; empty while that one itself is followed."""
+    """Follows a file. `expected`: step -> loss of the undisturbed run; empty while that one itself is followed.
+
+    `tolerance`: the share by which a loss may differ from it, where another number of ranks adds in another order.
+    """
 
     path: Path
     expected: Mapping[int, float] = field(default_factory=dict)
-    out_of_reach: bool = False
-    """Whether a node is, or was, unreachable with an attempt's pods on it."""
+    tolerance: float = 0.0
+    unheard: int = 0
+    """The newest attempt that had pods on a node that was out of reach: it, and those before it, may train on."""
     lines: list[Line] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     _next: dict[int, int] = field(default_factory=dict)
@@ -65,24 +70,30 @@ class Curve:
 
     def take(self, line: Line) -> None:
         """Take in one line, and judge it."""
-        newest = max(self._next, default=0)
+        newest = self.attempt
         self.lines.append(line)
         if line.loss is None:
             self._next[line.attempt] = line.step + 1
             return
-        if line.attempt < newest and not self.out_of_reach:
+        if self.unheard < line.attempt < newest:
             self._violated(line, f"attempt {newest} had begun")
         due = self._next.get(line.attempt)
         if line.step != due:
             self._violated(line, f"it was the turn of step {due}")
         self._next[line.attempt] = line.step + 1
-        if self.expected and line.loss != self.expected.get(line.step):
-            self._violated(line, f"the undisturbed run has the loss {self.expected.get(line.step)}")
+        expected = self.expected.get(line.step, math.nan)
+        if self.expected and not math.isclose(line.loss, expected, rel_tol=self.tolerance, abs_tol=0.0):
+            self._violated(line, f"the undisturbed run has the loss {expected}")
 
     @property
     def losses(self) -> dict[int, float]:
         """Step -> loss, as told last."""
         return {line.step: line.loss for line in self.lines if line.loss is not None}
+
+    @property
+    def attempt(self) -> int:
+        """The newest that has begun."""
+        return max(self._next, default=0)
 
     @property
     def step(self) -> int:

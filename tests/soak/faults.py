@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from oarlock_api.contract.status import PodPhase
 from oarlock_local.demo.install import NAMESPACE
 from oarlock_local.errors import ClusterError
+from tests.e2e.jobs import ANY_RANK
 from tests.soak.field import Field
 
 
@@ -27,27 +28,25 @@ class Kind:
 
 
 def _kill_rank(field: Field) -> None:
-    pod, _ = field.pod()
-    field.jobs.signal_rank(pod, field.rank(pod), "KILL")
+    field.jobs.signal_rank(field.trainer(), ANY_RANK, "KILL")
 
 
 def _hang(field: Field) -> None:
     """Stop a rank that trains: one that starts or saves has half an hour, and would have it here."""
-    pod, _ = field.pod()
-    rank = field.rank(pod)
-    field.jobs.signal_rank(pod, rank, "STOP")
+    pod = field.trainer()
+    field.jobs.signal_rank(pod, ANY_RANK, "STOP")
     try:
         phase = field.jobs.agent(pod)["phase"]
     except ClusterError:
         phase = "unknown"
     if phase != PodPhase.TRAINING:
-        field.jobs.signal_rank(pod, rank, "CONT")
-        raise ClusterError(f"rank {rank} does not train: its phase is {phase}")
+        field.jobs.signal_rank(pod, ANY_RANK, "CONT")
+        raise ClusterError(f"the rank of {pod} does not train: its phase is {phase}")
 
 
 def _raise(field: Field) -> None:
-    pod, _ = field.pod()
-    (field.jobs.output / field.trips / f"rank-{field.rank(pod)}").touch()
+    place = field.chance.randrange(2)  # every round has these
+    (field.jobs.output / field.trips / f"rank-{place}").touch()
 
 
 def _kill_agent(field: Field) -> None:

@@ -41,10 +41,14 @@ class Field:
             raise ClusterError("no pod of the job runs on a node that is well")
         return self.chance.choice(sorted(pods.items()))
 
-    def rank(self, pod: str) -> int:
-        """The rank in a pod: there is one in each."""
-        label = "jsonpath={.metadata.labels.oarlock\\.dev/rank}"
-        return int(self.jobs.cluster.kubectl("get", "pod", pod, "-o", label))
+    def trainer(self) -> str:
+        """A pod that has ranks: none that stands by. Raises ClusterError where there is none."""
+        status = self.jobs.status(self.job)
+        idle = {f"{self.job}-{status['attempt']}-{index}" for index in status.get("standby", ())}
+        pods = sorted(pod for pod in self.pods() if pod.partition("-i")[0] not in idle)
+        if not pods:
+            raise ClusterError("no pod of the job trains on a node that is well")
+        return self.chance.choice(pods)
 
     def mend_later(self, node: str, seconds: float, how: Callable[[], None]) -> None:
         """Mend a node after that time."""

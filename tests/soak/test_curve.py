@@ -15,8 +15,8 @@ EXPECTED = {1: 0.5, 2: 0.4, 3: 0.3, 4: 0.2}
 class Told:
     """A curve, and what is told of it, a second apart."""
 
-    def __init__(self, *, out_of_reach: bool = False) -> None:
-        self.curve = Curve(Path("none"), EXPECTED, out_of_reach=out_of_reach)
+    def __init__(self, *, tolerance: float = 0.0, unheard: int = 0) -> None:
+        self.curve = Curve(Path("none"), EXPECTED, tolerance=tolerance, unheard=unheard)
         self.at = 0.0
 
     def start(self, attempt: int, step: int = 0) -> None:
@@ -51,6 +51,14 @@ def test_another_loss_than_the_undisturbed_runs_is_one() -> None:
     assert len(told.curve.violations) == 1
 
 
+def test_a_gang_of_another_size_may_add_in_another_order_and_no_more() -> None:
+    told = Told(tolerance=1e-4)
+    told.start(1)
+    for step, loss in ((1, 0.50004), (2, 0.4001)):
+        told.curve.take(Line(at=2.0, attempt=1, step=step, loss=loss))
+    assert ["step 2" in words for words in told.curve.violations] == [True]
+
+
 @pytest.mark.parametrize("step", [1, 2, 4])
 def test_a_step_out_of_turn_is_one_as_of_a_round_that_still_runs(step: int) -> None:
     told = Told()
@@ -59,15 +67,19 @@ def test_a_step_out_of_turn_is_one_as_of_a_round_that_still_runs(step: int) -> N
     assert ["it was the turn of step 3" in words for words in told.curve.violations] == [True]
 
 
-@pytest.mark.parametrize("out_of_reach", [False, True])
-def test_an_older_attempt_may_train_on_only_where_a_node_is_out_of_reach(*, out_of_reach: bool) -> None:
-    told = Told(out_of_reach=out_of_reach)
+@pytest.mark.parametrize(("unheard", "violations"), [(0, 2), (1, 1), (2, 0)])
+def test_an_older_attempt_may_train_on_only_where_a_node_of_its_own_was_out_of_reach(
+    unheard: int, violations: int
+) -> None:
+    told = Told(unheard=unheard)
     told.start(1)
     told.steps(1, 1, 2)
     told.start(2, 1)
     told.steps(1, 3)
-    told.steps(2, 2, 3)
-    assert bool(told.curve.violations) is not out_of_reach
+    told.start(3, 1)
+    told.steps(2, 2)
+    told.steps(3, 2, 3)
+    assert len(told.curve.violations) == violations
 
 
 def test_a_start_counts_once_a_step_of_its_attempt_came_after_it() -> None:
