@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -68,15 +69,17 @@ def main() -> None:
         jobs = Jobs(cluster, make_output(cluster, ROOT, inputs), api)
         starts: list[dict[str, float]] = []
         recoveries: dict[str, list[dict[str, float]]] = {name: [] for name in options.faults}
-        for run in range(options.runs):  # round by round: a machine that slows down slows all of them
-            for name in options.faults:
-                start, recovery = _measure(jobs, api, FAULTS[name], f"{name}-{run}")
-                starts.append(start)
-                recoveries[name].append(recovery)
-                print(f"  {name} {run + 1}/{options.runs}: {recovery['wall']:.1f} s", file=sys.stderr, flush=True)
+        with suppress(KeyboardInterrupt):  # what was measured until then is told
+            for run in range(options.runs):  # round by round: a machine that slows down slows all of them
+                for name in options.faults:
+                    start, recovery = _measure(jobs, api, FAULTS[name], f"{name}-{run}")
+                    starts.append(start)
+                    recoveries[name].append(recovery)
+                    print(f"  {name} {run + 1}/{options.runs}: {recovery['wall']:.1f} s", file=sys.stderr, flush=True)
     _table("kubectl apply -> first step", starts)
     for name, runs in recoveries.items():
-        _table(f"{FAULTS[name].words} -> training again", runs)
+        if runs:
+            _table(f"{FAULTS[name].words} -> training again", runs)
     options.results.parent.mkdir(exist_ok=True)
     options.results.write_text(json.dumps({"starts": starts, "recoveries": recoveries}, indent=1) + "\n")
 
