@@ -12,8 +12,9 @@ import heapq
 import itertools
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from oarlock_api.contract.struck_gpu import StruckGpu
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
 from oarlock_trainer.agent.rounds.membership import Membership
@@ -30,6 +31,9 @@ from oarlock_trainer.agent.rounds.model import (
     Wanted,
     Yield,
 )
+
+if TYPE_CHECKING:
+    from oarlock_trainer.agent.rounds.ended import Ended
 
 TICK = 0.1
 LIMITS = Limits(lease=2.0, kill=1.0, patience=60.0, fruitless=3, backoff=3.0, yielding=6.0)
@@ -107,16 +111,29 @@ class World:
         self._mail: list[tuple[float, int, Pod, Any]] = []
         self._number = itertools.count()
         self._step_due = 0.0
+        self._faults: dict[Round, set[tuple[int, str]]] = {}
+        """What befell ranks of that round: of whose pod, and in words."""
+        self._steps: dict[Round, int] = {}
+        """The newest that was done in it."""
         for rank in range(self.gang.pods):
             self._make(rank, 1, follows_the_dead=True)
 
     # What befalls it
 
-    def crash(self, rank: int, code: int = 1) -> None:
-        """A rank's process ends with this code."""
+    def crash(self, rank: int) -> None:
+        """A rank's process ends."""
+        self._fail(rank, Fault(1, "failed"))
+
+    def strike(self, rank: int) -> None:
+        """A driver asks for new processes on a GPU, which tells more than the end of a process."""
+        self._fail(rank, Fault(81, "XID 94", gpu=StruckGpu(index=0, uuid=f"GPU-{rank}")))
+
+    def _fail(self, rank: int, fault: Fault) -> None:
         pod = self.current(rank)
         if pod and pod.ranks:
-            self._do(pod, pod.member.failed(Fault(code, f"rank {rank} failed")))
+            why = f"{fault.why} in pod {rank} and {pod.ranks}"
+            self._faults.setdefault(pod.ranks, set()).add((rank, why))
+            self._do(pod, pod.member.failed(replace(fault, why=why)))
 
     def kill_pod(self, rank: int) -> None:
         """All its processes are gone at once, and everybody may know."""
@@ -211,6 +228,13 @@ class World:
             assert len(holders) == len(set(holders)), f"a rank of {round_} is held twice"
             assert set(holders) <= set(self.members(round_)), f"one that is not of {round_} runs it"
 
+    def _check_end(self, end: Ended) -> None:
+        """What is told of a round's end happened in that round."""
+        if end.fault.code in (1, 81):
+            assert (end.rank, end.fault.why) in self._faults.get(end.round, ()), f"{end.round} has a fault of another"
+        if end.round in self.rounds or end.round == FIRST:
+            assert end.step <= self._steps.get(end.round, -1), f"{end.round} came no further than its own steps"
+
     def members(self, round_: Round) -> tuple[int, ...]:
         """Ranks of the pods that were to start it, by place."""
         if round_ == FIRST:
@@ -304,6 +328,8 @@ class World:
         before = leader.order
         self._judge(pod)
         leader.turn(self.now)
+        while leader.ended:
+            self._check_end(leader.ended.pop(0))
         if leader.deposed:
             self._end(pod, 88)
         elif leader.order is not before:
@@ -380,6 +406,7 @@ class World:
             return
         self._step_due = self.now + 0.5
         self.step += 1
+        self._steps[living[0].ranks] = self.step
         self._remember(living, self.members(living[0].ranks))
         yields = any(pod.yields for pod in living)
         for pod in living:

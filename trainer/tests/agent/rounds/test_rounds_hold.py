@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiv
 
 EVENTS = st.tuples(
     st.floats(0.1, 8.0),
-    st.sampled_from(["crash", "kill_pod", "isolate", "silence", "heal", "replace"]),
+    st.sampled_from(["crash", "strike", "kill_pod", "isolate", "silence", "heal", "replace"]),
     st.integers(0, 5),
 )
 FIXED = st.builds(Membership, nodes=st.integers(1, 4))

@@ -170,6 +170,27 @@ def test_a_pod_that_hears_of_a_round_only_when_it_is_over_holds_nothing_of_it() 
     assert pod.outdated
 
 
+def test_what_ended_its_ranks_is_not_told_of_a_later_round_that_a_pod_only_hears_the_end_of() -> None:
+    pod = training()
+    pod.step = 100
+    pod.failed(Fault(81, "XID 94"))
+    pod.gone()
+    pod.hear(Order(Round(1, 2), Wanted.STAND_BY, why="rank 0 failed"), pod.report(2.0).sequence, 2.0)
+    pod.step = 100  # as the agent sets it again and again
+    told = pod.report(2.1)
+    assert (told.round, told.fault, told.step) == (Round(1, 2), None, -1)
+    pod.hear(Order(Round(1, 3), Wanted.TRAIN, BOTH), pod.report(3.0).sequence, 3.0)
+    pod.failed(Fault(137, "killed"))
+    assert pod.report(3.1).fault == Fault(137, "killed")
+
+
+def test_a_later_leader_that_gathers_is_told_how_far_the_last_round_came() -> None:
+    pod = training()
+    pod.step = 100
+    pod.hear(Order(Round(2, 0), Wanted.STAND_BY), pod.report(2.0).sequence, 2.0)
+    assert (pod.report(2.1).round, pod.report(2.1).step) == (Round(2, 1), 100)
+
+
 def test_what_a_pod_holds_is_outdated_by_a_later_leaders_round_of_the_same_number() -> None:
     pod = training()
     pod.gone()

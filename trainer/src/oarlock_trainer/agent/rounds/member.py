@@ -61,7 +61,7 @@ class Member:
         self._started = NONE
         """The newest round whose ranks this agent started."""
         self.outdated = False
-        """Whether there was a later one, that it was not in: what its node holds is older than that."""
+        """Whether there was a later one, that it was not in: how its ranks ended and what its node holds is older."""
         self.running = self.able = self.finished = self.left = False
         self.step = self.saved = -1
         self.held: tuple[tuple[int, tuple[int, ...]], ...] = ()
@@ -108,8 +108,8 @@ class Member:
             running=self.running,
             able=self.able,
             finished=self.finished,
-            fault=self._fault,
-            step=self.step,
+            fault=None if self.outdated else self._fault,
+            step=-1 if self.outdated else self.step,
             held=self.held,
             follows_the_dead=self._follows_the_dead,
             saved=self.saved,

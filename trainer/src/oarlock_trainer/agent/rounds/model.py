@@ -122,9 +122,10 @@ class Report:
 
     `agent` is drawn once for each process, `incarnation` given by the operator. `round` is the newest whose ranks this agent
     started (or would not start any more), `running` whether one of them may still be alive. `fault` is why they ended by
-    themselves. `able`: checks passed and everything is imported. `step` is the newest that its ranks finished, `held` are
-    steps in its memory, each with the node ranks whose parts of the state it has. `follows_the_dead`: the operator saw that
-    nothing of the pod before it runs any more. `saved` is the step of the newest checkpoint that its ranks told of, -1: none.
+    themselves, and `step` the newest that they finished: of that round alone. `able`: checks passed and everything is
+    imported. `held` are steps in its memory, each with the node ranks whose parts of the state it has. `follows_the_dead`:
+    the operator saw that nothing of the pod before it runs any more. `saved` is the step of the newest checkpoint that its
+    ranks told of, -1: none.
     """
 
     rank: int
