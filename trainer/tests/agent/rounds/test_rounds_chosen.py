@@ -14,6 +14,7 @@ LIMITS = Limits(lease=5.0, kill=2.0, patience=60.0, fruitless=3, yielding=100.0,
 SPARE = Membership(nodes=2, spares=1)
 ELASTIC = Membership(nodes=4, least=2, patience=10.0)
 LOST = Fault(82, "silent", lost=True)
+ASKED = Fault(86, "pod 3 was asked to go", lost=True)
 
 
 class Gang:
@@ -224,6 +225,28 @@ def test_a_fault_while_ranks_yield_ends_the_round_as_ever(fault: Fault) -> None:
     else:
         gang.tell(2, at=21.0, fault=fault)
     assert (gang.leader.order.wanted, gang.leader.order.why) == (Wanted.STAND_BY, fault.why)
+
+
+def test_a_pod_that_is_asked_to_go_while_others_end_their_ranks_neither_ended_the_round_nor_costs_its_patience() -> None:
+    gang = Gang(ELASTIC)
+    gang.tell(1, at=2.0, fault=Fault(137, "killed"))
+    gang.tell(0, 1, 2, running=False)
+    gang.leader.lose(3, 1, ASKED, 3.0)
+    gang.tell(at=3.1 + LIMITS.silence)
+    assert gang.leader.order.wanted is Wanted.STAND_BY, "the next pod 3 may come"
+    gang.tell(at=2.1 + ELASTIC.patience)
+    assert gang.order == (SECOND, Wanted.TRAIN, (0, 1, 2))
+    (end,) = gang.leader.ended
+    assert (end.rank, end.fault.code, end.replaced, end.nodes) == (1, 137, False, 3)
+
+
+def test_a_round_that_ends_as_a_pod_is_asked_to_go_is_followed_by_a_smaller_one_only_after_patience() -> None:
+    gang = Gang(ELASTIC)
+    gang.lose(3, at=2.0, fault=ASKED)  # its ranks had not begun yet what the others began
+    gang.tell(at=2.1 + LIMITS.silence)
+    assert gang.leader.order.wanted is Wanted.STAND_BY
+    gang.tell(at=2.1 + ELASTIC.patience)
+    assert gang.order == (SECOND, Wanted.TRAIN, (0, 1, 2))
 
 
 def test_ranks_that_do_not_end_though_they_are_to_yield_are_killed_after_a_time() -> None:

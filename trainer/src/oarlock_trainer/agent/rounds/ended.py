@@ -15,7 +15,7 @@ class Ended:
 
     `gpus` are the UUIDs of all of which drivers spoke in it. `incarnation` is that of a pod that was lost with it;
     `replaced`: the next one goes on without that pod. `nodes`: the next one's size, where it is another one; `spare`: a pod
-    that was not of this one took a place in it.
+    that was not of this one took a place in it. `yielded`: nothing ended it but that the next one can be larger.
     """
 
     round: Round
@@ -28,3 +28,9 @@ class Ended:
     replaced: bool = False
     nodes: int | None = None
     spare: bool = False
+    yielded: bool = False
+
+    def blame(self, rank: int, fault: Fault, incarnation: int = 0) -> None:
+        """Tell this fault where it tells more than the one that was known."""
+        if fault.weight < self.fault.weight:
+            self.rank, self.fault, self.incarnation, self.yielded = rank, fault, incarnation, False

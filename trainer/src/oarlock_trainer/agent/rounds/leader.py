@@ -82,10 +82,9 @@ class Leader:
     def _learn(end: Ended, report: Report) -> None:
         """What a member says of the round that ended, after it did."""
         end.step = max(end.step, report.step)
-        if report.fault and report.fault.gpu:
-            end.gpus.add(report.fault.gpu.uuid)
-        if report.fault and report.fault.weight < end.fault.weight:
-            end.rank, end.fault = report.rank, report.fault
+        if fault := report.fault:
+            end.gpus |= {fault.gpu.uuid} if fault.gpu else set()
+            end.blame(report.rank, fault)
 
     def lose(self, rank: int, incarnation: int, fault: Fault, heard_at: float, *, at: str = "") -> None:
         """The link has lost that pod of this rank, and read its last word then. It, or a later one, is waited for."""
@@ -94,10 +93,10 @@ class Leader:
 
     def _blame(self, gone: Report, fault: Fault) -> None:
         """The round ended with this pod, where its ranks still ran: all that others said of the end came of that."""
-        end = self._end
         ran = gone.running and self._was_of_round(gone)
-        if end and gone.round == end.round and ran and fault.weight < end.fault.weight:
-            end.rank, end.fault, end.incarnation = gone.rank, fault, gone.incarnation
+        asked = fault.code == ExitCode.LEFT_ON_REQUEST  # of a gang that stands by
+        if self._end and gone.round == self._end.round and ran and not asked:
+            self._end.blame(gone.rank, fault, gone.incarnation)
 
     @property
     def lost(self) -> Mapping[int, Lost]:
@@ -179,7 +178,7 @@ class Leader:
         if self.order.wanted is Wanted.YIELD:
             ended = len(reports) == len(self._members) and not any(report.running for report in reports)
             if ended or now - self._since > self._limits.yielding:
-                self._end_round(0, Fault(ExitCode.LEFT_ON_REQUEST, self.order.why), now, yielded=ended)
+                self._end_round(0, Fault(ExitCode.LEFT_ON_REQUEST, self.order.why), now, yielded=True, saved=ended)
                 self._gather(now)
             return
         if not self._gang.elastic or len(self._members) == self._gang.nodes:
@@ -200,20 +199,20 @@ class Leader:
             self.order = replace(self.order, wanted=Wanted.YIELD, code=ExitCode.LEFT_ON_REQUEST, why=why)
             self._since = now
 
-    def _end_round(self, rank: int, fault: Fault, now: float, *, yielded: bool = False) -> None:
-        """`yielded`: its ranks have saved what they did, if they did a step, and ended by themselves."""
+    def _end_round(self, rank: int, fault: Fault, now: float, *, yielded: bool = False, saved: bool = False) -> None:
+        """`saved`: its ranks have saved what they did, if they did a step, and ended by themselves."""
         reports = self._of_round()
         reached = max((report.step for report in reports), default=-1)
         if reached > self._step:
             self._fruitless = self._failures = 0
-        elif not yielded or reached < 0:
+        elif not saved or reached < 0:
             self._fruitless += 1
         self._step = max(reached, self._step)
         gpus = {report.fault.gpu.uuid for report in reports if report.fault and report.fault.gpu}
         lost = self.lost[rank].incarnation if rank in self.lost else 0
-        self._end, self._troubled_at = Ended(self.order.round, rank, fault, reached, now, gpus, lost), None
+        self._end = Ended(self.order.round, rank, fault, reached, now, gpus, lost, yielded=yielded)
         self.order = Order(self.order.round, Wanted.STAND_BY, code=fault.code, why=fault.why)
-        self._since, self._larger_since = now, None
+        self._since, self._larger_since, self._troubled_at = now, None, None
 
     # Between rounds
 
@@ -242,7 +241,7 @@ class Leader:
         if 0 in lacks or any(lack.may_run for lack in lacks.values()):
             return ()
         there = [rank for rank in range(self._gang.pods) if rank not in lacks]
-        yielded = self._end is not None and self._end.fault.code == ExitCode.LEFT_ON_REQUEST
+        yielded = self._end is not None and self._end.yielded
         if len(there) < self._gang.nodes and not yielded and now - self._since <= self._gang.patience:
             return ()
         return self._gang.chosen(there, self._members)
