@@ -66,6 +66,8 @@ class Pod:
     """When its ranks are gone, after a kill."""
     yields: bool = False
     """Its ranks save at the next step boundary, and end; those of other pods with them."""
+    leaves: bool = False
+    """It ends as soon as its ranks have."""
     code: int | None = None
     heard: dict[str, float] = field(default_factory=dict)
     """Agent -> when the leader's link heard it last, as long as that has not lost it."""
@@ -89,6 +91,14 @@ class Beat:
     sent_at: float
     order: Order | None = None
     """The newest that was told on the same connection before the answer."""
+
+
+@dataclass(frozen=True)
+class Goodbye:
+    """The last word of a pod: none of its ranks is left."""
+
+    sender: Pod
+    sent_at: float
 
 
 @dataclass
@@ -135,6 +145,13 @@ class World:
             self._faults.setdefault(pod.ranks, set()).add((rank, why))
             self._do(pod, pod.member.failed(replace(fault, why=why)))
 
+    def break_gpu(self, rank: int) -> None:
+        """Its pod tells why its ranks end, and says that it leaves once none of them is left."""
+        pod = self.current(rank)
+        if pod and pod.alive and not pod.leader:
+            pod.leaves = True
+            self._fail(rank, Fault(80, "GPU 3 fell off the bus"))
+
     def kill_pod(self, rank: int) -> None:
         """All its processes are gone at once, and everybody may know."""
         if pod := self.current(rank):
@@ -161,7 +178,7 @@ class World:
         pod = self.current(rank)
         if pod and pod.alive and (self.gang.pods == 1 or not self.step or not pod.met):
             return  # a new attempt, whose fence the old one meets: before the first step not all need have met
-        if pod and (not pod.alive or pod.isolated or pod.mute) and (pod.code is None or pod.code >= 128):
+        if pod and (not pod.alive or pod.isolated or pod.mute) and (pod.code in (None, 80, 137)):
             pod.there = False
             dead = not any(one.alive for one in self.pods if one.rank == rank)
             self._make(rank, pod.incarnation + 1, follows_the_dead=dead)
@@ -201,21 +218,27 @@ class World:
             if self.now >= pod.dead_at:
                 pod.dead_at = float("inf")
                 pod.gone()
-            if self.linked and not pod.met and pod.incarnation == 1:
-                pod.member.answered(self.now)
-            self._do(pod, pod.member.turn(self.now))
-            if pod.leader and pod.alive:
-                self._lead(pod)
-            if pod.alive and self.now >= pod.begins_at:
-                pod.member.able = True
-                if pod.member.begins(self.now):
-                    pod.ranks = FIRST
-            if pod.alive and self.now >= pod.beat_at:
-                pod.beat_at = self.now + BEAT
-                self._beat(pod)
-                self._report(pod)
+            if pod.leaves and not pod.ranks:
+                self._leave(pod)
+            else:
+                self._turn(pod)
         self._train()
         self.check()
+
+    def _turn(self, pod: Pod) -> None:
+        if self.linked and not pod.met and pod.incarnation == 1:
+            pod.member.answered(self.now)
+        self._do(pod, pod.member.turn(self.now))
+        if pod.leader and pod.alive:
+            self._lead(pod)
+        if pod.alive and self.now >= pod.begins_at:
+            pod.member.able = True
+            if pod.member.begins(self.now):
+                pod.ranks = FIRST
+        if pod.alive and self.now >= pod.beat_at:
+            pod.beat_at = self.now + BEAT
+            self._beat(pod)
+            self._report(pod)
 
     def check(self) -> None:
         """What must hold at any time."""
@@ -347,6 +370,9 @@ class World:
         if isinstance(said, Beat):
             self._take_beat(pod, said)
             return
+        if isinstance(said, Goodbye):
+            self._take_goodbye(pod, said)
+            return
         if isinstance(said[0], Order):
             pod.met |= not self.linked
             self._do(pod, pod.member.hear(said[0], said[1], self.now))
@@ -377,6 +403,19 @@ class World:
                 pod.dead_at = min(pod.dead_at, self.now + self._random.uniform(0, LIMITS.kill - 2 * TICK))
             elif isinstance(action, Leave):
                 self._end(pod, action.code)
+
+    def _leave(self, pod: Pod) -> None:
+        self._end(pod, 80)
+        for other in self.pods:
+            if self.linked and other.leader and other.alive and not (other.isolated or pod.isolated or pod.mute):
+                self._post(other, Goodbye(pod, self.now))
+
+    def _take_goodbye(self, pod: Pod, said: Goodbye) -> None:
+        if pod.leader and self._is_heard(pod, said.sender, said.sent_at):
+            del pod.heard[said.sender.agent]
+            pod.lost[said.sender.agent] = self.now
+            fault = Fault(80, "GPU 3 fell off the bus", lost=True)
+            pod.leader.lose(said.sender.rank, said.sender.incarnation, fault, self.now, over=True)
 
     def _end(self, pod: Pod, code: int) -> None:
         pod.alive, pod.ranks, pod.code = False, None, code

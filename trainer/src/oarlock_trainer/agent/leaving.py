@@ -62,10 +62,10 @@ class LastWords:
             thread.join(seconds)
 
 
-def sweep(ranks: Ranks) -> None:
-    """Kill the ranks and all that descends from this process."""
+def sweep(ranks: Ranks) -> bool:
+    """Kill the ranks and all that descends from this process; whether nothing of it is left."""
     ranks.kill()
-    children.end_all(within=_SWEEP_SECONDS)
+    return children.end_all(within=_SWEEP_SECONDS)
 
 
 def linger(waking: int) -> None:

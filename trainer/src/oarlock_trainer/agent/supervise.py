@@ -400,7 +400,7 @@ class _Supervisor:
             # The others need not wait for what settles here; of a hang each finds its own part.
             if stays:
                 self._rounds.failed(verdict)
-            elif is_failure(verdict.code):
+            elif is_failure(verdict.code) and not self._rounds.leaves_last(verdict, now):
                 self._leave_link()
             victim = verdict.code == ExitCode.PEER_LOST
             self._deadline = min(
@@ -437,10 +437,13 @@ class _Supervisor:
         self._outcome.conclude(Verdict(code=code, summary=summary))
         self._over = True
 
-    def _leave_link(self) -> None:
-        """Tell the others of the gang that this pod leaves, and why. Only the first time says anything."""
+    def _leave_link(self, *, over: bool = False) -> None:
+        """Tell the others of the gang that this pod leaves, and why. Only the first time says anything.
+
+        `over`: none of its ranks is left.
+        """
         if verdict := self._outcome.verdict:
-            self._link.leave(verdict.code, verdict.summary)
+            self._link.leave(verdict.code, verdict.summary, over=over)
 
     def _leave(self) -> int:
         """Leave nothing behind, and say how it ended."""
@@ -449,12 +452,13 @@ class _Supervisor:
             self._outcome.conclude(hung)
         self._outcome.tell()
         report, verdict = self._outcome.report, self._outcome.verdict
-        self._leave_link()
+        if not (verdict and self._rounds.leaves_last(verdict, time.monotonic())):
+            self._leave_link()
         last = leaving.LastWords(self._output, report, self._board.status)
         last.tell(self._webhooks, self._history)
         if hung:
             last.keep(self._guard, self._history)
-        leaving.sweep(self._ranks)
+        self._leave_link(over=leaving.sweep(self._ranks))
         last.wait()
         self._ranks.close()
         self._history.close(leaving.HISTORY_SECONDS)

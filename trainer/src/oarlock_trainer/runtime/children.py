@@ -118,8 +118,8 @@ def kill_others() -> bool:
     return not others
 
 
-def end_all(*, within: float) -> None:
-    """Kill and reap every child, also those that become ours meanwhile.
+def end_all(*, within: float) -> bool:
+    """Kill and reap every child, also those that become ours meanwhile; whether none is left.
 
     Gives up after `within` seconds: a process that is stuck in the kernel (dead mount, GPU driver) can't be killed,
     and nobody is to wait for it.
@@ -130,8 +130,9 @@ def end_all(*, within: float) -> None:
             kill(pid)
         reap()
         if time.monotonic() > deadline:
-            return
+            return False
         time.sleep(0.005)
+    return True
 
 
 def _children() -> list[int]:

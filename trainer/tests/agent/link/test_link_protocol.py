@@ -54,7 +54,7 @@ FRAMES = st.one_of(
     st.builds(Welcome),
     st.builds(Beat),
     st.builds(Refused, WORDS),
-    st.builds(Leave, st.none() | CODES, WORDS),
+    st.builds(Leave, st.none() | CODES, WORDS, st.booleans()),
     st.builds(PeerLost, st.none() | RANKS, st.none() | CODES, WORDS),
     st.builds(Ask, st.text("abc", max_size=64), st.text("abc-9", max_size=64)),
     st.builds(Answer, st.text("abc", max_size=64), st.text("abc-9", max_size=64), WORDS),
@@ -73,7 +73,8 @@ STRANGE = st.fixed_dictionaries(
         | JSON
     },
     optional=dict.fromkeys(
-        ("rank", "code", "why", "peers", "jobUid", "attempt", "agent", "version", "topic", "name", "words"), JSON
+        ("rank", "code", "why", "over", "peers", "jobUid", "attempt", "agent", "version", "topic", "name", "words"),
+        JSON,
     ),
 )
 

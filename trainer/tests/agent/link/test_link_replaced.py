@@ -102,11 +102,13 @@ def test_members_that_fall_silent_together_are_lost_in_the_same_turn() -> None:
     assert [(type(news), news.rank) for news in loop.news()] == [(MissedPod, rank) for rank in range(1, 11)]  # type: ignore[union-attr]
 
 
-def test_a_member_that_leaves_for_its_nodes_sake_is_lost_at_once_with_its_reason(gang_of: GangOf) -> None:
+@pytest.mark.parametrize("over", [False, True])
+def test_a_member_that_leaves_for_its_nodes_sake_is_lost_at_once_with_its_reason(gang_of: GangOf, over: Any) -> None:
     gang = gang_of(3, silence=30.0)
     gang.join_all()
-    gang.links.pop(2).leave(80, "GPU 3 fell off the bus")
-    assert lost(gang, 0) == MissedPod(rank=2, incarnation=1, code=80, why="GPU 3 fell off the bus", heard_at=0.0)
+    why = "GPU 3 fell off the bus"
+    gang.links.pop(2).leave(80, why, over=over)
+    assert lost(gang, 0) == MissedPod(rank=2, incarnation=1, code=80, why=why, heard_at=0.0, over=over)
     gang.join(2, incarnation=2)
     gang.stand(1, 2)
     assert gang.news(1) == []

@@ -14,7 +14,8 @@ LIMITS = Limits(lease=5.0, kill=2.0, patience=60.0, fruitless=3, yielding=100.0,
 SPARE = Membership(nodes=2, spares=1)
 ELASTIC = Membership(nodes=4, least=2, patience=10.0)
 LOST = Fault(82, "silent", lost=True)
-ASKED = Fault(86, "pod 3 was asked to go", lost=True)
+ASKED = Fault(86, "it was asked to go", lost=True)
+BROKEN = Fault(80, "GPU 3 fell off the bus")
 
 
 class Gang:
@@ -41,10 +42,10 @@ class Gang:
             assert self.leader.hear(self.pods[rank], self.now) == ""
         self.leader.turn(self.now)
 
-    def lose(self, *ranks: int, at: float, fault: Fault = LOST) -> None:
+    def lose(self, *ranks: int, at: float, fault: Fault = LOST, over: bool = False) -> None:
         """The link loses them; the ranks of all others are killed at once."""
         for rank in ranks:
-            self.leader.lose(rank, self.pods[rank].incarnation, fault, at)
+            self.leader.lose(rank, self.pods[rank].incarnation, fault, at, over=over)
         left = [rank for rank, pod in self.pods.items() if pod.running and rank not in ranks]
         self.leader.turn(at)
         self.tell(*left, at=at, running=False)
@@ -90,6 +91,58 @@ def test_a_spare_waits_for_the_lease_of_a_lost_pod_also_where_the_next_one_is_th
     assert gang.leader.order.wanted is Wanted.STAND_BY
     gang.tell(at=2.1 + LIMITS.silence)
     assert gang.order == (SECOND, Wanted.TRAIN, (0, 2))
+
+
+def test_a_spare_takes_the_place_at_once_of_a_pod_that_leaves_when_none_of_its_ranks_is_left() -> None:
+    gang = Gang(SPARE)
+    gang.tell(1, at=2.0, fault=BROKEN)
+    assert (gang.leader.order.wanted, gang.leader.order.why) == (Wanted.STAND_BY, BROKEN.why)
+    gang.lose(1, at=2.3, fault=replace(BROKEN, lost=True), over=True)
+    assert gang.order == (SECOND, Wanted.TRAIN, (0, 2))
+    (end,) = gang.leader.ended
+    assert (end.rank, end.fault.code, end.replaced, end.spare) == (1, 80, True, True)
+
+
+def test_a_spare_takes_the_place_at_once_of_a_pod_that_is_lost_after_it_promised() -> None:
+    gang = Gang(SPARE)
+    gang.tell(0, at=2.0, fault=Fault(137, "killed"))
+    gang.tell(1, running=False)
+    gang.leader.lose(1, 1, ASKED, 2.5)
+    gang.tell(0, at=3.0, running=False)
+    assert gang.order == (SECOND, Wanted.TRAIN, (0, 2))
+    (end,) = gang.leader.ended
+    assert (end.rank, end.fault.code, end.replaced) == (0, 137, False)
+
+
+def test_a_spare_takes_the_place_at_once_of_a_pod_whose_end_was_seen_by_whoever_made_the_next_one() -> None:
+    gang = Gang(SPARE)
+    gang.pods[1] = Report(1, "1-2", 2, 1, round=FIRST, follows_the_dead=True)
+    gang.tell(1, at=2.0)  # long before it is able
+    gang.tell(0, running=False)
+    assert gang.order == (SECOND, Wanted.TRAIN, (0, 2))
+
+
+@pytest.mark.parametrize("said", [{"over": True}, {}], ids=["it leaves without ranks", "it has promised"])
+def test_a_spare_waits_for_the_lease_of_a_pod_that_nobody_saw_end_though_the_next_one_is_known_to_have_ended(
+    said: dict[str, bool],
+) -> None:
+    gang = Gang(SPARE)
+    gang.lose(1, at=2.0)
+    gang.come(1, at=3.0, follows_the_dead=False)
+    gang.tell(1, round=FIRST)
+    gang.lose(1, at=4.0, **said)
+    gang.tell(at=2.0 + LIMITS.silence)
+    assert gang.leader.order.wanted is Wanted.STAND_BY
+    gang.tell(at=2.1 + LIMITS.silence)
+    assert gang.order == (SECOND, Wanted.TRAIN, (0, 2))
+
+
+def test_the_last_word_of_a_pod_that_never_reported_says_nothing_of_the_one_before_it() -> None:
+    gang = Gang(SPARE)
+    gang.lose(1, at=2.0)
+    gang.leader.lose(1, 2, replace(BROKEN, lost=True), 3.0, over=True)
+    gang.tell(at=3.0 + LIMITS.silence)
+    assert gang.leader.order.wanted is Wanted.STAND_BY
 
 
 def test_a_pod_whose_ranks_failed_keeps_its_place_and_is_waited_for_though_a_spare_is_able() -> None:
@@ -227,7 +280,9 @@ def test_a_fault_while_ranks_yield_ends_the_round_as_ever(fault: Fault) -> None:
     assert (gang.leader.order.wanted, gang.leader.order.why) == (Wanted.STAND_BY, fault.why)
 
 
-def test_a_pod_that_is_asked_to_go_while_others_end_their_ranks_neither_ended_the_round_nor_costs_its_patience() -> None:
+def test_a_pod_that_is_asked_to_go_while_others_end_their_ranks_neither_ended_the_round_nor_costs_its_patience() -> (
+    None
+):
     gang = Gang(ELASTIC)
     gang.tell(1, at=2.0, fault=Fault(137, "killed"))
     gang.tell(0, 1, 2, running=False)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiv
 
 EVENTS = st.tuples(
     st.floats(0.1, 8.0),
-    st.sampled_from(["crash", "strike", "kill_pod", "isolate", "silence", "heal", "replace"]),
+    st.sampled_from(["crash", "strike", "break_gpu", "kill_pod", "isolate", "silence", "heal", "replace"]),
     st.integers(0, 5),
 )
 FIXED = st.builds(Membership, nodes=st.integers(1, 4))
@@ -68,6 +68,21 @@ def test_a_pod_that_is_made_anew_while_nobody_can_stop_the_one_before_never_trai
     world.run(pause)
     world.replace(1)
     world.run(12.0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 4), st.integers(0, 2**32), st.floats(2.0, 6.0), st.sampled_from(["break_gpu", "kill_pod"]))
+def test_a_spare_waits_for_no_lease_of_a_pod_that_is_known_to_be_over(
+    nodes: int, seed: int, trained: float, how: str
+) -> None:
+    world = World(gang=Membership(nodes=nodes, spares=1), seed=seed, linked=True, harsh=False)
+    world.run(trained)
+    getattr(world, how)(1)
+    if how == "kill_pod":
+        world.replace(1)
+        world.current(1).begins_at = float("inf")  # type: ignore[union-attr] # its imports never end
+    world.run(LIMITS.kill + 1.0)
+    assert world.members(world.rounds[-1])[1] == nodes
 
 
 @LINKED

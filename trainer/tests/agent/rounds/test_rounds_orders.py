@@ -6,10 +6,14 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import nvml_library
 import pytest
 from agent_process import Agent, eventually, free_port, lives
 
+from oarlock_api.contract.gang_key import attempt_key
+from oarlock_local import nvml
 from oarlock_trainer.agent.link.gang_link import GangLink
+from oarlock_trainer.agent.link.protocol import MissedPod
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.rounds.model import Order, Place, Report, Round, Wanted
 
@@ -18,12 +22,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+KEY = "ab" * 32
+
+
 class Leader:
     """Rank 0's end of the link of two nodes and a spare, and what it orders one pod."""
 
     def __init__(self, port: int) -> None:
-        self._link = GangLink(job_uid="uid-of-job", attempt=3, rank=0, nodes=3, leader="", port=port, replaces=True)
+        key = attempt_key(bytes.fromhex(KEY), "uid-of-job", 3)
+        self._link = GangLink(
+            job_uid="uid-of-job",
+            attempt=3,
+            rank=0,
+            nodes=3,
+            leader="",
+            port=port,
+            key=key,
+            replaces=True,
+            chooses=True,
+        )
+        self._link._loop.forget_newest = lambda _rank: None  # type: ignore[union-attr,method-assign] # it is of interest here
         self.report: Report | None = None
+        self.lost: MissedPod | None = None
 
     def order(self, number: int, wanted: Wanted, *members: int, to: int) -> None:
         """Of the first round members are not told."""
@@ -34,7 +54,11 @@ class Leader:
 
     def until(self, fact: Callable[[Report], bool], what: str) -> Report:
         def told() -> Report | None:
-            self.report = next((news for news in self._link.news() if isinstance(news, Report)), self.report)
+            for news in self._link.news():
+                if isinstance(news, Report):
+                    self.report = news
+                elif isinstance(news, MissedPod):
+                    self.lost = news
             return self.report if self.report and fact(self.report) else None
 
         found: Report = eventually(told, what)
@@ -54,6 +78,7 @@ def pods(tmp_path: Path) -> Iterator[tuple[Leader, Callable[[int], Agent]]]:
         agent = Agent(tmp_path)
         agent.job |= {"spares": 1, "recovery": {"inPlace": "Auto", "standbySeconds": 300}}
         agent.job["ports"]["link"] = port
+        (agent.scratch / "key").write_text(KEY)
         agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "OARLOCK_REPLACES_PODS": "1"}
         made.append(agent)
         return agent
@@ -66,6 +91,14 @@ def pods(tmp_path: Path) -> Iterator[tuple[Leader, Callable[[int], Agent]]]:
 
 def ranks_of(agent: Agent, *numbers: int) -> list[int]:
     return [agent.rank_pid(number) for number in numbers]
+
+
+def two_gpus(agent: Agent, folder: Path) -> nvml.Control:
+    """A pretended driver of its pod."""
+    agent.environment["NVML_LIBRARY"] = str(nvml_library.build(folder))
+    control = nvml.Control(folder)
+    control.set("gpus=2")
+    return control
 
 
 def asked_to_yield(leader: Leader, agent: Agent, program: str) -> list[int]:
@@ -158,3 +191,36 @@ def test_a_spare_that_is_asked_to_go_leaves_at_once(pods: tuple[Leader, Callable
     agent.send(signal.SIGTERM)
     assert agent.wait() == 86
     assert agent.report()["summary"] == "SIGTERM while the gang trains without this pod"
+
+
+def test_a_pod_whose_gpu_is_lost_says_why_and_leaves_once_its_ranks_are_gone(
+    pods: tuple[Leader, Callable[[int], Agent]], tmp_path: Path
+) -> None:
+    leader, agent = pods[0], pods[1](1)
+    gpus = two_gpus(agent, tmp_path)
+    agent.start("trains_until_told")
+    ranks = ranks_of(agent, 2, 3)
+    eventually(lambda: agent.status()["health"]["state"] == "Healthy", "the GPUs are watched")
+    leader.until(lambda report: report.running, "that its ranks run")
+    gpus.inject(gpu=1, xid=79)
+    report = leader.until(lambda _: leader.lost is not None, "that it leaves")
+    assert leader.lost
+    assert (leader.lost.code, leader.lost.over) == (80, True)
+    assert not any(map(lives, ranks))
+    assert report.fault, "told before"
+    assert (report.fault.code, report.running) == (80, True)
+    assert agent.wait() == 80
+
+
+def test_a_pod_whose_gpu_is_lost_while_it_waits_leaves_and_ends_no_round(
+    pods: tuple[Leader, Callable[[int], Agent]], tmp_path: Path
+) -> None:
+    leader, agent = pods[0], pods[1](2)
+    gpus = two_gpus(agent, tmp_path)
+    agent.start("trains_until_told")
+    leader.until(lambda report: report.able, "that it is able")
+    eventually(lambda: agent.status()["health"]["state"] == "Healthy", "the GPUs are watched")
+    gpus.inject(gpu=1, xid=79)
+    report = leader.until(lambda _: leader.lost is not None, "that it leaves")
+    assert report.fault is None
+    assert agent.wait() == 80

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from oarlock_trainer.agent.link.leader import Leader
 from oarlock_trainer.agent.link.loop import Loop
 from oarlock_trainer.agent.link.member import Member
-from oarlock_trainer.agent.link.protocol import FLUSH_SECONDS, Answer, Ask, Gang, News, PeerLost
+from oarlock_trainer.agent.link.protocol import FLUSH_SECONDS, Answer, Ask, Gang, Leave, News, PeerLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,8 +141,8 @@ class GangLink:
         if self._loop and isinstance(role := self._role, Leader):
             self._loop.do(lambda: role.order(order_for))
 
-    def leave(self, code: int, why: str) -> None:
-        """Tell the others with which exit code this agent ends and why, then close.
+    def leave(self, code: int, why: str, *, over: bool = False) -> None:
+        """Tell the others with which exit code this agent ends and why, then close. `over`: none of its ranks is left.
 
         Returns once they have read it, after half a second at the latest. Only the first call says anything.
         """
@@ -150,7 +150,7 @@ class GangLink:
             return
         if not self._left:
             self._left = True
-            self._loop.do(lambda: self._role.leave(code, why))
+            self._loop.do(lambda: self._role.leave(Leave(code, why, over)))
         self._over.wait(_LEAVE_SECONDS)
 
 

@@ -150,14 +150,17 @@ class Leader:
         for connection, rank in self._rank_of.items():
             connection.send(encode(order_for(rank)))
 
-    def leave(self, code: int, why: str) -> None:
+    def leave(self, last: Leave) -> None:
         """Tell all members, and be over when they have read it, or soon."""
         self._leaving_until = self._loop.now + FLUSH_SECONDS
         for stranger in list(self._strangers):
             self._forget_stranger(stranger)
         self._stop_listening()
         self._tell_all(encode_left(self._untold))
-        self._tell_all(encode_left([Left(0, code)]) if code in PEACEFUL else encode(PeerLost(0, code, why)))
+        if last.code is not None and last.code in PEACEFUL:
+            self._tell_all(encode_left([Left(0, last.code)]))
+        else:
+            self._tell_all(encode(PeerLost(0, last.code, last.why)))
         for connection in self._rank_of:
             connection.finish()
 
@@ -288,7 +291,7 @@ class Leader:
         del self._members[member.rank]
         self._left[member.rank] = member.incarnation
         if leave.code is None or leave.code not in PEACEFUL:
-            self._lose(PeerLost(member.rank, leave.code, leave.why), member)
+            self._lose(PeerLost(member.rank, leave.code, leave.why), member, over=leave.over)
         else:
             left = Left(member.rank, leave.code)
             self._untold.append(left)
@@ -314,11 +317,11 @@ class Leader:
         self._lose(cause, member)
         return True
 
-    def _lose(self, cause: PeerLost, member: _Member) -> None:
+    def _lose(self, cause: PeerLost, member: _Member, *, over: bool = False) -> None:
         """The lost one is told too, if it can hear: it learns that the gang goes on without it."""
         if self._gang.waits_after(cause.code, rank=member.rank):
             self._loop.forget_newest(member.rank)
-            self._loop.tell(lost_pod(cause, member.incarnation, heard_at=member.read_at))
+            self._loop.tell(lost_pod(cause, member.incarnation, heard_at=member.read_at, over=over))
         elif self._cause is None:
             self._cause = cause
             self._loop.tell(cause)

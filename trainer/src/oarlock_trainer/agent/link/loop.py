@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from oarlock_trainer.agent.link.protocol import News, PeerLost
+from oarlock_trainer.agent.link.protocol import Leave, News, PeerLost
 from oarlock_trainer.runtime.notifier import Notifier
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Role(Protocol):
     def turn(self) -> float:
         """Do what is due; returns the seconds until it wants its next turn at the latest."""
 
-    def leave(self, code: int, why: str) -> None:
+    def leave(self, last: Leave) -> None:
         """Start to leave: tell the others, and be over soon."""
 
     def close(self) -> None:

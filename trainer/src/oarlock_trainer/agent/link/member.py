@@ -98,13 +98,13 @@ class Member:
             return pace if self._connection else min(self._dialer.seconds_left, pace)
         return pace
 
-    def leave(self, code: int, why: str) -> None:
+    def leave(self, last: Leave) -> None:
         """Tell rank 0, if there is a connection, and be over when it has read it, or soon."""
         self._leaving_until = self._loop.now + FLUSH_SECONDS
         if self._gang.key and not self._challenge:
-            self._unsent_leave = encode(Leave(code, why))
+            self._unsent_leave = encode(last)
         elif self._connection:
-            self._connection.send(encode(Leave(code, why)))
+            self._connection.send(encode(last))
             self._connection.finish()
 
     def answer(self, answer: Answer) -> None:

@@ -114,15 +114,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissedPod(LostPod):
-    """A pod that is lost to this agent. `heard_at`: when its last word was read, on this machine's monotonic clock."""
+    """A pod that is lost to this agent. `heard_at`: when its last word was read, on this machine's monotonic clock.
+
+    `over`: that word was that none of its ranks is left.
+    """
 
     heard_at: float = field(compare=False)
+    over: bool = False
 
 
-def lost_pod(loss: PeerLost, incarnation: int, *, heard_at: float) -> MissedPod:
+def lost_pod(loss: PeerLost, incarnation: int, *, heard_at: float, over: bool = False) -> MissedPod:
     """The loss of a peer that is replaced, as news. Members do not know which incarnation of rank 0's pod it was: 0."""
     code = int(ExitCode.PEER_LOST) if loss.code is None else loss.code
-    return MissedPod(rank=loss.rank or 0, incarnation=incarnation, code=code, why=loss.why, heard_at=heard_at)
+    rank = loss.rank or 0
+    return MissedPod(rank=rank, incarnation=incarnation, code=code, why=loss.why, heard_at=heard_at, over=over)
 
 
 News = PeerLost | MissedPod | Left | Ask | Answer | Report | Ordered
@@ -174,10 +179,11 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The sender ends with this exit code; None where it named none that exists."""
+    """The sender ends with this exit code; None where it named none that exists. `over`: none of its ranks is left."""
 
     code: int | None
     why: str
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +265,8 @@ def _values(frame: Frame) -> dict[str, Any]:
             values = {"kind": "challenge", "nonce": nonce}
         case PeerLost(rank, code, why):
             values = {"kind": "lost", "rank": rank, "code": code, "why": plain(why)}
-        case Leave(code, why):
-            values = {"kind": "leave", "code": code, "why": plain(why)}
+        case Leave(code, why, over):
+            values = {"kind": "leave", "code": code, "why": plain(why)} | ({"over": True} if over else {})
         case AllLeft(peers):
             values = {"kind": "left", "peers": [[peer.rank, peer.code] for peer in peers]}
         case Ask(topic, name):
@@ -330,7 +336,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Frame | None]] = {
     "welcome": lambda _: Welcome(),
     "refused": lambda raw: Refused(_why(raw)),
     "beat": lambda _: Beat(),
-    "leave": lambda raw: Leave(_code(raw.get("code")), _why(raw)),
+    "leave": lambda raw: Leave(_code(raw.get("code")), _why(raw), over=raw.get("over") is True),
     "lost": lambda raw: PeerLost(_rank(raw.get("rank")), _code(raw.get("code")), _why(raw)),
     "left": _all_left,
     "ask": lambda raw: Ask(*_question(raw)),

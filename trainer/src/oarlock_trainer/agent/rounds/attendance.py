@@ -21,13 +21,15 @@ _GONE = "is not there"
 class Lost:
     """An incarnation of a rank's pod that the link lost, and has not heard again. `at`: when, as /status has it.
 
-    No word of it that was read after `heard_at` was answered: its lease counts from then at the latest.
+    No word of it that was read after `heard_at` was answered: its lease counts from then at the latest. `over`: its last word
+    was that none of its ranks is left.
     """
 
     incarnation: int
     fault: Fault
     heard_at: float
     at: str
+    over: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,10 @@ class Attendance:
         seat, of_last = self.seats.get(rank), rank in members
         if seat is None:
             return Lack(_GONE, may_run=of_last and self._may_have_begun(rank, now))
+        promised = not seat.report.running and seat.report.round >= (last if of_last else self._promised)
         if rank in self.lost or self.silent(rank, now):
-            return Lack(_GONE, may_run=of_last and not self._is_over(rank, now))
-        if seat.report.running or seat.report.round < (last if of_last else self._promised):
+            return Lack(_GONE, may_run=of_last and not self._is_over(rank, now, promised=promised))
+        if not promised:
             return Lack(STUCK, may_run=of_last)
         haunted = self._is_haunted(seat, now)
         if not seat.report.able:
@@ -104,10 +107,15 @@ class Attendance:
         """What is in a report of one that was of no round, and follows this leader."""
         return NONE if self._term == FIRST.term else Round(self._term, 0)
 
-    def _is_over(self, rank: int, now: float) -> bool:
-        """Whether nothing of a pod runs any more that nobody hears: it had the time to lose its lease, and kill its ranks."""
-        lost = self.lost.get(rank)  # its ranks may have been alive when it said that it leaves
-        return (now - lost.heard_at if lost else self.silent(rank, now)) > self._limits.silence
+    def _is_over(self, rank: int, now: float, *, promised: bool) -> bool:
+        """Whether nothing of a pod runs any more that nobody hears.
+
+        Its last word says so, where it follows none that may run; or it had the time to lose its lease and kill its ranks.
+        """
+        seat, lost = self.seats[rank], self.lost.get(rank)
+        silent = now - lost.heard_at if lost else self.silent(rank, now)
+        said = promised or (lost is not None and lost.over and lost.incarnation == seat.report.incarnation)
+        return silent > self._limits.silence or (said and not self._is_haunted(seat, now))
 
     def _may_have_begun(self, rank: int, now: float) -> bool:
         """Whether ranks may run of a pod that this leader never heard.

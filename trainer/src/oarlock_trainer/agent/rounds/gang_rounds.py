@@ -34,7 +34,7 @@ from oarlock_trainer.agent.rounds.choice import membership_of
 from oarlock_trainer.agent.rounds.kept import Kept
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
-from oarlock_trainer.agent.rounds.model import Fault, Leave, Limits, Order, Report, Start, Wanted, Yield
+from oarlock_trainer.agent.rounds.model import FOR_ALL, Fault, Leave, Limits, Order, Report, Start, Wanted, Yield
 from oarlock_trainer.agent.rounds.saved import Saved
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 
@@ -151,6 +151,20 @@ class GangRounds:
         sure = verdict.first_error_rank is not None
         self._member.failed(Fault(verdict.code, verdict.summary, sure=sure, gpu=_struck(verdict)))
 
+    def leaves_last(self, verdict: Verdict, now: float) -> bool:
+        """Whether this pod, which ends by this verdict, is to say that it leaves only once its ranks are gone.
+
+        So where members are chosen: another pod may take its place as soon as that is said. Why the round ends a report tells
+        before. What another pod would only repeat ends the gang, which waits for nothing.
+        """
+        chosen = self._active and not self._gang.is_fixed and not self._leader
+        if not chosen or not is_failure(verdict.code) or verdict.code in FOR_ALL:
+            return False
+        if self._member.running:
+            self.failed(verdict)
+            self._report(now)
+        return True
+
     def cleared(self) -> None:
         """No process of the ranks is left, so what this node's memory holds of them stays as it is."""
         self._member.gone()
@@ -182,11 +196,11 @@ class GangRounds:
         rank, why = news.rank or 0, f"pod {news.rank} was asked to go" if isinstance(news, Left) else news.why
         log.warning("pod %d is lost, and the next one of its rank is waited for", rank, extra={"why": why})
         if self._leader:
-            heard_at, incarnation = now, self._leader.incarnation(rank)
+            heard_at, incarnation, over = now, self._leader.incarnation(rank), False
             if isinstance(news, MissedPod):
-                heard_at, incarnation = news.heard_at, news.incarnation
+                heard_at, incarnation, over = news.heard_at, news.incarnation, news.over
             fault = Fault(news.code or ExitCode.PEER_LOST, why, lost=True)
-            self._leader.lose(rank, incarnation, fault, heard_at, at=self._timestamp(0.0))
+            self._leader.lose(rank, incarnation, fault, heard_at, at=self._timestamp(0.0), over=over)
         elif rank == 0:
             self._ordered = None
             if self._member.running:

@@ -86,9 +86,11 @@ class Leader:
             end.gpus |= {fault.gpu.uuid} if fault.gpu else set()
             end.blame(report.rank, fault)
 
-    def lose(self, rank: int, incarnation: int, fault: Fault, heard_at: float, *, at: str = "") -> None:
+    def lose(
+        self, rank: int, incarnation: int, fault: Fault, heard_at: float, *, at: str = "", over: bool = False
+    ) -> None:
         """The link has lost that pod of this rank, and read its last word then. It, or a later one, is waited for."""
-        if gone := self._pods.lose(rank, Lost(incarnation, fault, heard_at, at)):
+        if gone := self._pods.lose(rank, Lost(incarnation, fault, heard_at, at, over)):
             self._blame(gone, fault)
 
     def _blame(self, gone: Report, fault: Fault) -> None:
