@@ -89,12 +89,25 @@ def test_what_the_state_takes_in_memory_stands_beside_what_the_pod_may_have() ->
     kept = {"inPlace": "Auto", "memory": {"everySteps": "Auto"}}
     assert "in memory" not in told(recovery={**kept, "inPlace": "Never"})
     assert "in memory" not in told(recovery={"inPlace": "Auto"})
-    enough = told(recovery=kept, pod={"sharedMemory": "72G"})
-    assert enough.splitlines()[-1].strip().startswith("as much again where lost pods are replaced")
-    assert enough.splitlines()[-2] == "in memory     71.4 GB of each node for recovery.memory: its ranks' state, twice"
-    said = told(recovery=kept, pod={"sharedMemory": "64G", "resources": {"limits": {"memory": "100G"}}})
-    assert "more than pod.sharedMemory, 64.0 GB: raise it, or nothing is kept there" in said
-    assert "with the rest 107.1 GB, more than the pod's limit of 100.0: raise pod.resources.limits.memory" in said
+    (enough,) = in_memory(told(recovery=kept, pod={"sharedMemory": "143G"}))
+    assert enough.startswith(
+        "in memory     142.8 GB of each node for recovery.memory: its ranks' state, twice, and that of"
+    )
+    said = told(recovery=kept, pod={"sharedMemory": "142G", "resources": {"limits": {"memory": "178G"}}})
+    assert "more than pod.sharedMemory, 142.0 GB: raise it, or nothing is kept there" in said
+    assert "with the rest 178.5 GB, more than the pod's limit of 178.0: raise pod.resources.limits.memory" in said
+
+
+def test_what_the_state_of_one_node_takes_has_no_other_nodes_beside_it() -> None:
+    kept = {"inPlace": "Auto", "memory": {"everySteps": "Auto"}}
+    (enough,) = in_memory(told(nodes=1, recovery=kept, pod={"sharedMemory": "300G"}))
+    assert enough.endswith(" GB of each node for recovery.memory: its ranks' state, twice")
+
+
+def in_memory(said: str) -> list[str]:
+    """The lines of the plan that tell of it: the last ones."""
+    lines = said.splitlines()
+    return lines[next(number for number, line in enumerate(lines) if line.startswith("in memory")) :]
 
 
 def test_a_gpu_and_a_fabric_that_were_named_are_not_called_assumed() -> None:

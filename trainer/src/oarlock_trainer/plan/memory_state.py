@@ -16,14 +16,20 @@ if TYPE_CHECKING:
 
 
 def in_memory(work: Workload, spec: TrainingJobSpec) -> Iterator[str]:
-    """What two generations of a node's state take, and each bound that they are above; nothing where it is off."""
+    """What two generations of a node's state take, and each bound that they are above; nothing where it is off.
+
+    A gang of several nodes is taken for one whose lost pods are replaced one by one, as most are: then each node has as much
+    of the node before it, and the ranks ask for both before they keep anything.
+    """
     if spec.recovery.in_place is InPlace.NEVER or spec.recovery.memory.every_steps == "0":
         return
     ranks = min(work.ranks, work.ranks_per_node)
     needed = 2 * saved_bytes(work) * ranks
-    yield f"in memory     {needed / GB:.1f} GB of each node for recovery.memory: its ranks' state, twice"
+    whose = "its ranks' state, twice"
     if work.ranks > ranks:
-        yield "              as much again where lost pods are replaced one by one: the state of the node before"
+        needed *= 2
+        whose += ", and that of the node before (half of it where lost pods are not replaced one by one)"
+    yield f"in memory     {needed / GB:.1f} GB of each node for recovery.memory: {whose}"
     shared = whole_bytes(spec.pod.shared_memory)
     if needed > shared:
         yield f"              more than pod.sharedMemory, {shared / GB:.1f} GB: raise it, or nothing is kept there"
