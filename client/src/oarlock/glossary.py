@@ -87,7 +87,7 @@ WORDS = {
         "ranks 24-31. Fields call the number `rank` (its label, `lastFault.rank`, a report, a line of a log), the "
         "environment `MACHINE_RANK`"
     ),
-    "preflight": "what a node and its gang are asked before they train: storage, clock, GPUs, network, a collective",
+    "preflight": "what a node and its gang are asked before they train: storage, clock, memory, GPUs, network, a collective",
     "pretended GPU": (
         "a GPU that a local cluster advertises and the simulated driver answers for; training itself runs on CPUs"
     ),

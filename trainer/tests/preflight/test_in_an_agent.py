@@ -53,6 +53,25 @@ def test_each_check_is_in_status_and_log_with_its_result_and_its_milliseconds(gp
     assert gpus.wait() == 0
 
 
+def test_where_state_is_kept_in_memory_a_node_with_too_little_is_told_of_and_trains(
+    agent: Agent, tmp_path: Path
+) -> None:
+    (tmp_path / "huge/transformer").mkdir(parents=True)
+    with (tmp_path / "huge/transformer/weights.safetensors").open("wb") as file:
+        file.truncate(10**13)
+    agent.job["recovery"] = {"inPlace": "Auto", "memory": {"everySteps": "Auto"}}
+    agent.job["training"] = {"model": {"path": str(tmp_path / "huge")}}
+    agent.job["preflight"]["storage"] = False
+    agent.start("trains_until_told")
+    agent.rank_pid(0)
+    shown = checks(agent.status())
+    assert set(shown) == {"memory"}
+    assert shown["memory"]["result"] == "Warning"
+    assert "raise spec.pod.sharedMemory" in shown["memory"]["detail"]
+    agent.mark("finish")
+    assert agent.wait() == 0
+
+
 def test_a_check_that_runs_is_shown_as_running_and_no_rank_starts_meanwhile(gpus: Agent) -> None:
     gpus.environment["FAKE_NVML"] = "hang"
     gpus.start("trains_until_told")

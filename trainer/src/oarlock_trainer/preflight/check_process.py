@@ -28,6 +28,10 @@ _SILENT = {
         "output: {directory} {what}: its server or the network to it is down or very slow",
     ),
     Check.CLOCK: (ExitCode.DONE, "clock: {directory} {what}, so it can't tell whether the nodes' clocks agree"),
+    Check.MEMORY: (
+        ExitCode.DONE,
+        "memory: {directory} {what}, so how large the state is is known once the model is loaded",
+    ),
     Check.NETWORK: (ExitCode.DONE, "network: the look at InfiniBand {what}"),
     # Silence is no evidence against a GPU: a container that lost its devices and a driver that is being replaced say
     # nothing either. So no GPU is named, and the node is avoided but not taken from others.

@@ -102,10 +102,9 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
     if job.preflight.storage:
         # A few plain fields are read here; the ranks check the whole of `training`.
         training = job.whole_training
-        model = setting(training, "model", "path")
         needs = {
             "min_free": job.min_free_bytes,
-            "model": model if isinstance(model, str) and _saves_all_of_it(assignment) else None,
+            "model": _model(assignment),
             "keep": integer(setting(training, "checkpoint", "keep")) or 0,
             "values": room.values(training),
         }
@@ -113,13 +112,19 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
     if job.preflight.clock:
         place = {"gang": f"{job.job_uid}/{pod.attempt}", "rank": pod.rank, "nodes": job.nodes}
         orders.append({"check": Check.CLOCK, **output, **place, "patience": _patience(assignment)})
+    if assignment.keeps_state and (model := _model(assignment)):
+        state = {"directory": model, "node": pod.node, "values": room.values(job.whole_training), "nodes": job.nodes}
+        kept = {"folder": str(assignment.shared_memory), "copies": assignment.keeps_copies}
+        orders.append({"check": Check.MEMORY, **state, **kept})
     return orders
 
 
-def _saves_all_of_it(assignment: Assignment) -> bool:
-    """Whether the job's checkpoints are as large as its model makes them: those of adapters are small, others have none."""
+def _model(assignment: Assignment) -> str | None:
+    """The model that makes the job's checkpoints as large as they are: those of adapters are small, others have none."""
     training = assignment.job.whole_training
-    return setting(training, "task") in (None, "Train") and setting(training, "method") in (None, "Full")
+    path = setting(training, "model", "path")
+    full = setting(training, "task") in (None, "Train") and setting(training, "method") in (None, "Full")
+    return path if isinstance(path, str) and full else None
 
 
 def _network_orders(assignment: Assignment) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ class Check(StrEnum):
     CLOCK = "clock"
     GPUS = "gpus"
     NETWORK = "network"
+    MEMORY = "memory"
     COLLECTIVE = "collective"
 
 

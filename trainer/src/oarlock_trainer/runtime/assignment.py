@@ -22,6 +22,7 @@ from oarlock_api.contract.environment import (
 from oarlock_api.contract.gang_key import KEY_FIELD, attempt_key
 from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.names import host_name, service_name
+from oarlock_api.contract.rounds import InPlace
 from oarlock_api.contract.wire import WireError
 
 if TYPE_CHECKING:
@@ -98,6 +99,18 @@ class Assignment:
     def is_spare(self) -> bool:
         """Whether this pod is of no first round, and waits for a place in a later one."""
         return self.pod.rank >= self.job.nodes
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the newest state of its ranks is kept in its memory: no rank would ever start anew beside it otherwise."""
+        recovery = self.job.recovery
+        return recovery.in_place == InPlace.AUTO and recovery.memory.every_steps != "0"
+
+    @property
+    def keeps_copies(self) -> bool:
+        """Whether it keeps that of the node before it as well. Without a key nobody may have it."""
+        several = self.pod.replaces_pods and self.job.nodes > 1
+        return self.keeps_state and several and self.key is not None and self.job.custom is None
 
     @property
     def place(self) -> int:

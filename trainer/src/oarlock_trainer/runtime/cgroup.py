@@ -33,6 +33,14 @@ def free_memory(root: Path = ROOT) -> int | None:
         return None
 
 
+def available_memory() -> int:
+    """Bytes that this container may still take: what its node can give without swapping, below its limit. Raises OSError."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
+    below_limit = free_memory()
+    return available if below_limit is None else min(available, below_limit)
+
+
 def cores_of_the_ranks() -> int:
     """Processors that all ranks of this pod have together. To be asked by a rank.
 

@@ -15,7 +15,7 @@ from keeping import CONTENT, KEY, OF, content, keep
 from oarlock_api.contract.rounds import InPlace
 from oarlock_trainer.agent.ring import restore
 from oarlock_trainer.agent.ring import ring as module
-from oarlock_trainer.agent.ring.ring import Ring, is_on
+from oarlock_trainer.agent.ring.ring import Ring
 from oarlock_trainer.agent.status.status_server import StatusServer
 from oarlock_trainer.checkpoint.memory.held import folder_of, held, steps_of
 from oarlock_trainer.runtime.assignment import Assignment, Pod
@@ -401,7 +401,7 @@ def test_in_a_round_with_fewer_places_nothing_is_kept(three: Two) -> None:
 def test_there_is_no_ring_where_it_has_no_use_or_nobody_may_be_told(tmp_path: Path, change: str) -> None:
     assignment = assigned(0, [1, 2], tmp_path)
     job: Any = assignment.job
-    assert is_on(assignment)
+    assert assignment.keeps_copies
     if change == "nobody is replaced":
         assignment = replace(assignment, pod=replace(POD, replaces_pods=False))
     elif change == "no key":
@@ -414,4 +414,4 @@ def test_there_is_no_ring_where_it_has_no_use_or_nobody_may_be_told(tmp_path: Pa
         job.recovery.in_place = InPlace.NEVER
     else:
         job.recovery.memory.every_steps = "0"
-    assert not is_on(assignment)
+    assert not assignment.keeps_copies

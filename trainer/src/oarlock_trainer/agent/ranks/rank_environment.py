@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import POD_IP, Variable, gang_environment
-from oarlock_api.contract.rounds import InPlace
 from oarlock_api.contract.secrets import (
     hub_variables,
     is_secret_variable,
@@ -22,8 +21,7 @@ from oarlock_api.contract.secrets import (
 )
 from oarlock_trainer.agent.ranks import accelerate_config
 from oarlock_trainer.agent.ranks.network_interface import interface_with
-from oarlock_trainer.agent.ring.ring import is_on
-from oarlock_trainer.checkpoint.memory.held import FOLDER, RING, folder_of, is_wanted
+from oarlock_trainer.checkpoint.memory.held import FOLDER, RING, folder_of
 from oarlock_trainer.health import circuit
 from oarlock_trainer.runtime.assignment import MEMBERS
 from oarlock_trainer.runtime.cgroup import cpu_limit
@@ -114,12 +112,10 @@ def of_rank(assignment: Assignment, local_rank: int) -> dict[str, str]:
 
 def _memory(assignment: Assignment) -> dict[str, str]:
     job = assignment.job
-    if job.recovery.in_place is not InPlace.AUTO or not is_wanted(job.recovery.memory.every_steps):
-        return {}  # no rank would ever start anew beside it
-    if assignment.nodes < job.nodes:
-        return {}  # what other ranks have kept is no state of these
+    if not assignment.keeps_state or assignment.nodes < job.nodes:
+        return {}  # what more ranks have kept is no state of these
     folder = folder_of(job.job_uid, job.attempt, shared_memory=assignment.shared_memory)
-    return {FOLDER: str(folder), **({RING: "1"} if is_on(assignment) else {})}
+    return {FOLDER: str(folder), **({RING: "1"} if assignment.keeps_copies else {})}
 
 
 def _interfaces(inherited: Mapping[str, str]) -> dict[str, str]:

@@ -28,13 +28,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.rounds import InPlace
 from oarlock_trainer.agent.ring.parts_server import NICE, PartsServer
 from oarlock_trainer.agent.ring.peer import Peer, PeerError
 from oarlock_trainer.agent.ring.pull import BAD, Begun, NoRoomError, StoppedError, part_of, pull
 from oarlock_trainer.agent.ring.restore import Restore
 from oarlock_trainer.checkpoint.memory.files import RankFiles
-from oarlock_trainer.checkpoint.memory.held import folder_of, held, is_wanted, ranks_of
+from oarlock_trainer.checkpoint.memory.held import folder_of, held, ranks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,14 +52,6 @@ _PULL_SECONDS = 240.0
 _SHARE = 0.25
 """Of the time, and so of the link at most, what copying takes while ranks train: how fast a link is nobody says. The ranks
 renew their state only once it is copied, so slow links cost rarer states, not steps."""
-
-
-def is_on(assignment: Assignment) -> bool:
-    """Whether the nodes of this gang keep copies for each other. Without a key nobody may have them."""
-    pod, job = assignment.pod, assignment.job
-    in_place = job.recovery.in_place == InPlace.AUTO and is_wanted(job.recovery.memory.every_steps)
-    gang = pod.replaces_pods and job.nodes > 1
-    return gang and in_place and assignment.key is not None and job.custom is None
 
 
 class Ring:
@@ -286,7 +277,7 @@ class Ring:
 
 def ring_of(assignment: Assignment) -> Ring | None:
     """The ring's part of this agent, where there is one."""
-    if not is_on(assignment) or assignment.key is None:
+    if not assignment.keeps_copies or assignment.key is None:
         return None
     job = assignment.job
     return Ring(assignment, folder_of(job.job_uid, job.attempt, shared_memory=assignment.shared_memory), assignment.key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.checkpoint.memory.files import PLACES
@@ -12,6 +11,7 @@ from oarlock_trainer.runtime import cgroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 _GB = 1e9
 
@@ -33,17 +33,7 @@ class Room:
 
 def measure(folder: Path, *, node: str, needs: int, has: int) -> Room:
     """What is there now. Raises OSError."""
-    memory = _available()
-    below_limit = cgroup.free_memory()
-    if below_limit is not None:
-        memory = min(memory, below_limit)
-    return Room(node, shutil.disk_usage(folder).free, memory, needs, has)
-
-
-def _available() -> int:
-    """Bytes that the node can give without swapping."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
+    return Room(node, shutil.disk_usage(folder).free, cgroup.available_memory(), needs, has)
 
 
 def lacking(rooms: Sequence[Room], *, ranks_per_node: int, ring: bool = False) -> str:
