@@ -41,7 +41,7 @@ SHAPES = (
     Shape(
         words="two to three nodes",
         spec={"nodes": 3, "elastic": {"minNodes": 2, "patienceSeconds": 10}},
-        tolerance=1e-3,
+        tolerance=0.05,  # bfloat16; a sample that is missing moves a loss further
     ),
 )
 
