@@ -20,7 +20,9 @@ from oarlock_local.cluster import Cluster
 from oarlock_local.demo.install import NAMESPACE
 
 EXAMPLE = Path(__file__).parents[2] / "examples/trainingjob.yaml"
-_SIGNAL = 'for p in /proc/[0-9]*; do case $(cat "$p/comm") in rank-{rank}) kill -{signal} "${{p#/proc/}}";; esac; done; true'
+_SIGNAL = (
+    'for p in /proc/[0-9]*; do case $(cat "$p/comm") in rank-{rank}) kill -{signal} "${{p#/proc/}}";; esac; done; true'
+)
 """Run by a shell inside the pod: a rank's process is named after it."""
 OPERATORS = "app.kubernetes.io/component=operator"
 """Label of the operator's pods: the page has one beside it."""
