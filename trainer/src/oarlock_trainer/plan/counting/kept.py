@@ -7,6 +7,7 @@ GPU, but nothing is generated: the graphs run on the meta device as they are.
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ _BACKEND = "aot_eager_decomp_partition"
 """torch's own: the decompositions and the division into passes of its compiler, and eager kernels."""
 _GRAPHS = 256
 _RANDOM_STATE = torch.uint64
+_DISABLED = "TORCHDYNAMO_DISABLE"
+"""With which torch.compile returns what it is given; a training process is started with it."""
 
 
 def kept(block: nn.Module, call: Call) -> int:
@@ -58,11 +61,13 @@ def compiled(block: nn.Module, *, budget: float = 1.0) -> Iterator[None]:
         dynamo.patch(disable=False, recompile_limit=_GRAPHS),
         functorch.patch(activation_memory_budget=budget),
     ):
-        before = dict(vars(block))
+        before, disabled = dict(vars(block)), os.environ.pop(_DISABLED, None)
         vars(block)["forward"] = torch.compile(block.forward, backend=_BACKEND, dynamic=False, fullgraph=True)
         try:
             yield
         finally:
             vars(block).pop("forward")
             vars(block).update(before)
+            if disabled is not None:
+                os.environ[_DISABLED] = disabled
             torch._dynamo.reset()  # noqa: SLF001
