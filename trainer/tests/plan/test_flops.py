@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,3 +46,12 @@ def test_no_peak_is_made_up_for_an_unknown_gpu() -> None:
 
 def test_the_longest_matching_name_decides() -> None:
     assert peak_flops("NVIDIA GB200") == 2250e12
+
+
+def test_tokens_count_in_the_blocks_that_they_go_through_alone() -> None:
+    double, single = FLUX1.published.kinds
+    apart = replace(FLUX1.published, kinds=(replace(double, text=False), replace(single, image=False)))
+    found = matrix_flops(apart, tokens=4608, text_share=512 / 4608)
+    assert found == pytest.approx(2.0 * (double.number * double.met * 4096 + single.number * single.met * 512))
+    found = attention_flops(apart, tokens=4608, text_share=512 / 4608)
+    assert found == pytest.approx(4.0 * 3072 * (double.number * 4096**2 + single.number * 512**2))

@@ -16,6 +16,7 @@ class Linear:
     name: str
     inputs: int
     outputs: int
+    bias: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,13 @@ class BlockKind:
     modulation: int
     """Weights of a block that scale and shift whole samples."""
     kept: Kept
+    image: bool = True
+    text: bool = True
+    """Whether the image's tokens go through these blocks, and the text's."""
+
+    def share(self, text_share: float) -> float:
+        """Of a sample's tokens, of which the text has `text_share`, those that go through these blocks. Both 0..1."""
+        return self.image * (1.0 - text_share) + self.text * text_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

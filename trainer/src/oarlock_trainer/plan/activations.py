@@ -23,23 +23,31 @@ def widths(kept: Kept, *, compiled: bool, lean: bool = False) -> float:
     return kept.lean if lean else kept.compiled if compiled else kept.eager
 
 
-def again(kinds: Sequence[BlockKind]) -> float:
+def again(kinds: Sequence[BlockKind], *, text_share: float = 0.0) -> float:
     """Widths a token that lean blocks compute once more in the backward pass."""
-    return sum(kind.number * (kind.kept.compiled - kind.kept.lean) for kind in kinds)
+    return sum(kind.number * kind.share(text_share) * (kind.kept.compiled - kind.kept.lean) for kind in kinds)
 
 
 def kept_bytes(
-    kinds: Sequence[BlockKind], *, recomputed: int, token_bytes: int, compiled: bool, lean: bool = False
+    kinds: Sequence[BlockKind],
+    *,
+    recomputed: int,
+    token_bytes: int,
+    compiled: bool,
+    lean: bool = False,
+    text_share: float = 0.0,
 ) -> int:
     """Bytes at the end of the forward pass, whose blocks come in the order of `kinds`.
 
-    The first `recomputed` blocks keep their input, the others what `widths` says. `token_bytes`: `width_bytes` of the batch.
+    The first `recomputed` blocks keep their input, the others what `widths` says. `token_bytes`: `width_bytes` of the batch,
+    of whose tokens the text has `text_share`, 0..1.
     """
-    kept, left = recomputed * _INPUT, recomputed
+    kept, left = 0.0, recomputed
     for kind in kinds:
-        whole = max(kind.number - left, 0)
-        left = max(left - kind.number, 0)
-        kept += whole * widths(kind.kept, compiled=compiled, lean=lean)
+        again = min(kind.number, left)
+        left -= again
+        each = widths(kind.kept, compiled=compiled, lean=lean)
+        kept += (again * _INPUT + (kind.number - again) * each) * kind.share(text_share)
     return round(kept * token_bytes)
 
 

@@ -29,23 +29,26 @@ _PEAKS = {
 """Dense bf16 FLOP/s by a part of the device's name, from NVIDIA's data sheets."""
 
 
-def training_flops(shape: Architecture, *, tokens: int, frozen: bool = False, regularizes: bool = False) -> float:
-    """FLOPs of one sample's forward and backward pass.
+def training_flops(
+    shape: Architecture, *, tokens: int, text_share: float = 0.0, frozen: bool = False, regularizes: bool = False
+) -> float:
+    """FLOPs of one sample's forward and backward pass. Of its tokens the text has `text_share`, 0..1.
 
     `frozen`: adapters alone are trained; `regularizes`: the model without them makes the target in one more forward pass.
     """
-    matrices, attention = matrix_flops(shape, tokens=tokens), attention_flops(shape, tokens=tokens)
+    matrices = matrix_flops(shape, tokens=tokens, text_share=text_share)
+    attention = attention_flops(shape, tokens=tokens, text_share=text_share)
     return (2.0 if frozen else 3.0) * matrices + 3.0 * attention + regularizes * (matrices + attention)
 
 
-def matrix_flops(shape: Architecture, *, tokens: int) -> float:
+def matrix_flops(shape: Architecture, *, tokens: int, text_share: float = 0.0) -> float:
     """FLOPs of the products with weights in one sample's forward pass."""
-    return 2.0 * sum(kind.number * kind.met for kind in shape.kinds) * tokens
+    return 2.0 * sum(kind.number * kind.met * kind.share(text_share) for kind in shape.kinds) * tokens
 
 
-def attention_flops(shape: Architecture, *, tokens: int) -> float:
+def attention_flops(shape: Architecture, *, tokens: int, text_share: float = 0.0) -> float:
     """FLOPs of attention in one sample's forward pass: queries with keys, and weights with values, in every block."""
-    return shape.blocks * 4.0 * tokens**2 * shape.width
+    return sum(kind.number * 4.0 * (kind.share(text_share) * tokens) ** 2 for kind in shape.kinds) * shape.width
 
 
 def peak_flops(device_name: str) -> float | None:

@@ -204,7 +204,14 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
     lean = ", of others what is pointwise" if work.lean else ""
     yield Component(
         name="activations",
-        bytes=kept_bytes(shape.kinds, recomputed=recomputed, token_bytes=one, compiled=work.compiled, lean=work.lean),
+        bytes=kept_bytes(
+            shape.kinds,
+            recomputed=recomputed,
+            token_bytes=one,
+            compiled=work.compiled,
+            lean=work.lean,
+            text_share=work.text_share,
+        ),
         arithmetic=f"{many}, {recomputed} of {shape.blocks} blocks recomputed{lean}",
     )
     live = working_bytes(shape.kinds, token_bytes=one, compiled=work.compiled)

@@ -87,7 +87,7 @@ class Speed:
 def expect(work: Workload, *, recomputed: int, gpu: Gpu, fabric: Interconnect) -> Speed:
     """What a step of `work` should take with `recomputed` of its blocks recomputed."""
     forward, backward = _passes(work, recomputed=recomputed, gpu=gpu)
-    useful = training_flops(work.shape, tokens=work.tokens, frozen=work.adapters)
+    useful = training_flops(work.shape, tokens=work.tokens, text_share=work.text_share, frozen=work.adapters)
     captions = text_encoders.seconds(
         work.family.texts, work.text_home, captions=work.samples, tokens=work.text_tokens, rate=_peak(gpu) * _MATRICES
     )
@@ -103,10 +103,11 @@ def expect(work: Workload, *, recomputed: int, gpu: Gpu, fabric: Interconnect) -
 
 def _passes(work: Workload, *, recomputed: int, gpu: Gpu) -> tuple[float, float]:
     """Seconds of a micro-batch's forward and backward pass on one GPU."""
-    blocks, width, tokens = work.shape.blocks, work.shape.width, work.tokens
-    peak, again = _peak(gpu), recomputed / blocks
-    matrices = matrix_flops(work.shape, tokens=tokens)
-    attention = attention_flops(work.shape, tokens=tokens)
+    width, tokens, text_share = work.shape.width, work.tokens, work.text_share
+    blocks = sum(kind.number * kind.share(text_share) for kind in work.shape.kinds)
+    peak, again = _peak(gpu), recomputed / work.shape.blocks
+    matrices = matrix_flops(work.shape, tokens=tokens, text_share=text_share)
+    attention = attention_flops(work.shape, tokens=tokens, text_share=text_share)
     matrix_rate = peak * _MATRICES * (_FP8_GAIN if work.fp8 and gpu.has_fp8 else 1.0)
     attention_rate = peak * (_ATTENTION if work.attention in _NEWER else _OLDER_ATTENTION)
     moved = (_FUSED_BYTES if work.compiled else _EAGER_BYTES) * blocks * tokens * width
@@ -114,7 +115,8 @@ def _passes(work: Workload, *, recomputed: int, gpu: Gpu) -> tuple[float, float]
     factors = (_backward_work(work), _ATTENTION_BACKWARD, _POINTWISE_BACKWARD)
     backward = sum(part * (factor + again) for part, factor in zip(parts, factors, strict=True))
     if work.lean:
-        backward += again_widths(work.shape.kinds) * _AGAIN_BYTES * tokens * width / gpu.memory_bandwidth
+        more = again_widths(work.shape.kinds, text_share=text_share)
+        backward += more * _AGAIN_BYTES * tokens * width / gpu.memory_bandwidth
     read = _modulation_bytes(work) / gpu.memory_bandwidth
     return work.samples * sum(parts) + read, work.samples * backward + read * (_POINTWISE_BACKWARD + again)
 

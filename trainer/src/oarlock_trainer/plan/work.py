@@ -76,6 +76,11 @@ class Workload:
         return self.image_tokens + self.text_tokens
 
     @property
+    def text_share(self) -> float:
+        """Of these tokens, the text's."""
+        return self.text_tokens / self.tokens
+
+    @property
     def batch(self) -> Batch:
         """What one optimizer step takes."""
         return Batch(
