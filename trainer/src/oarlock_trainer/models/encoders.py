@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,3 +59,14 @@ def load_frozen(kind: Any, folder: Path, device: torch.device | str, **options: 
     with loading(folder):
         encoder = kind.from_pretrained(folder, local_files_only=True, **options)
     return encoder.to(device).eval().requires_grad_(requires_grad=False)
+
+
+def stream(network: Any, device: torch.device) -> None:
+    """Keep a network's weights in the node's memory; each layer's come to the device while it works."""
+    from accelerate import cpu_offload, hooks  # noqa: PLC0415 - seldom needed
+    from accelerate.utils import set_module_tensor_to_device  # noqa: PLC0415
+
+    # Else it empties the allocator's cache after each tensor, and so takes from training what that is about to use again,
+    # and has the GPU wait each time.
+    vars(hooks)["set_module_tensor_to_device"] = partial(set_module_tensor_to_device, clear_cache=False)
+    cpu_offload(network, execution_device=device)

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from oarlock_trainer.engine.sharded import is_sharded
 from oarlock_trainer.models.compute.attention import Attend
-from oarlock_trainer.models.flux.rotary import rotate
+from oarlock_trainer.models.compute.rotary import rotate
 
 
 class Common(NamedTuple):

@@ -6,12 +6,11 @@ padding positions carry values of their own.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from oarlock_trainer.models.encoders import load_frozen
+from oarlock_trainer.models.encoders import load_frozen, stream
 from oarlock_trainer.models.flux.flavors import FLAVORS
 from oarlock_trainer.models.folder import loading
 
@@ -41,7 +40,7 @@ class CaptionEncoder:
         self._clip = load_frozen(CLIPTextModel, model / "text_encoder", device, dtype=dtype)
         self._t5 = load_frozen(T5EncoderModel, model / "text_encoder_2", "cpu" if streamed else device, dtype=dtype)
         if streamed:
-            _stream(self._t5, device)
+            stream(self._t5, device)
         with loading(model / "tokenizer"):
             self._clip_tokenizer = CLIPTokenizer.from_pretrained(model / "tokenizer", local_files_only=True)
         with loading(model / "tokenizer_2"):
@@ -70,14 +69,3 @@ class CaptionEncoder:
         pooled = self._clip(short.input_ids.to(self._device)).pooler_output
         lengths = [int(length) for length in long.attention_mask.sum(dim=1)]
         return sequence.to(torch.bfloat16).cpu(), pooled.to(torch.bfloat16).cpu(), lengths
-
-
-def _stream(network: Any, device: torch.device) -> None:
-    """Keep a network's weights in the node's memory; each layer's come to the device while it works."""
-    from accelerate import cpu_offload, hooks  # noqa: PLC0415 - seldom needed
-    from accelerate.utils import set_module_tensor_to_device  # noqa: PLC0415
-
-    # Else it empties the allocator's cache after each tensor, and so takes from training what that is about to use again,
-    # and has the GPU wait each time.
-    vars(hooks)["set_module_tensor_to_device"] = partial(set_module_tensor_to_device, clear_cache=False)
-    cpu_offload(network, execution_device=device)

@@ -1,4 +1,4 @@
-"""Rotary positions of text and image tokens: tables kept for ids that were seen before, and their use on queries and keys.
+"""Rotary positions of text and image tokens: tables kept for ids that were seen before.
 
 The angles are diffusers' own (computed in float64, kept in float32). diffusers computes them in each forward pass; here
 they are computed once for each pair of id tensors, which are told apart by identity: whoever passes the same tensors
@@ -15,23 +15,6 @@ import torch
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-
-def rotate(heads: Tensor, table: Tensor) -> Tensor:
-    """Rotate pairs of neighbouring channels. heads (B, S, H, D), table (S, D/2, 2) float32: cos, sin.
-
-    Multiplied in float32, as diffusers does, and rounded to the type of `heads` once: (B, S, H, D). torch has no complex
-    bfloat16.
-    """
-    pairs = heads.float().view(*heads.shape[:-1], -1, 2)
-    table = table[:, None]  # (S, 1, D/2, 2), for all heads
-    if torch.compiler.is_compiling():  # inductor fuses these, and knows no complex numbers
-        even, odd = pairs.unbind(-1)
-        cos, sin = table.unbind(-1)
-        turned = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1)
-    else:  # one kernel instead of six
-        turned = torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(table))
-    return turned.flatten(-2).to(heads.dtype)
 
 
 @dataclass(frozen=True, slots=True)
