@@ -47,13 +47,14 @@ class Validation(Group):
     )
     guidance: Annotated[StrictFloat, Field(ge=0, le=100)] | None = Field(
         default=None,
-        description="Guidance scale; absent = the model's usual value (Dev 3.5, Krea 4.5). Schnell takes none without "
-        "negativePrompt. SimpleTuner: validation_guidance.",
+        description="Guidance scale; absent = the model's usual value (Dev 3.5, Krea 4.5; ZImage Base 4.0, Turbo 0). Schnell "
+        "takes none without negativePrompt; ZImage's is that of two passes for each step, and 0 is one pass. SimpleTuner: "
+        "validation_guidance.",
     )
     inference_steps: Annotated[StrictInt, Field(ge=1, le=1000)] | None = Field(
         default=None,
-        description="Denoising steps; absent = the model's usual value (28, Schnell 4). SimpleTuner: "
-        "validation_num_inference_steps.",
+        description="Denoising steps; absent = the model's usual value (28, Schnell 4; ZImage Base 50, Turbo 9). "
+        "SimpleTuner: validation_num_inference_steps.",
     )
     resolutions: Annotated[tuple[PictureSize, ...], Field(min_length=1, max_length=16), ListSet()] = Field(
         default=("1024x1024",),

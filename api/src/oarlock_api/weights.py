@@ -20,6 +20,7 @@ class ModelFamily(StrEnum):
     """Architectures that can be trained."""
 
     FLUX1 = "Flux1"
+    Z_IMAGE = "ZImage"
 
 
 class ModelFlavor(StrEnum):
@@ -28,6 +29,15 @@ class ModelFlavor(StrEnum):
     DEV = "Dev"
     SCHNELL = "Schnell"
     KREA = "Krea"
+    BASE = "Base"
+    TURBO = "Turbo"
+
+
+FLAVORS = {
+    ModelFamily.FLUX1: (ModelFlavor.DEV, ModelFlavor.SCHNELL, ModelFlavor.KREA),
+    ModelFamily.Z_IMAGE: (ModelFlavor.BASE, ModelFlavor.TURBO),
+}
+"""Variants of each architecture; the first is taken where a job names none."""
 
 
 class Method(StrEnum):
@@ -66,10 +76,24 @@ class Model(Group):
 
     admission: ClassVar[tuple[Rule, ...]] = (
         exactly_one("path", "s3", "hub", message="say where the model lies: set exactly one of path, s3 and hub"),
+        Rule(
+            cel="!has(self.flavor) || "
+            + " || ".join(
+                f"(self.family == '{family}' && self.flavor in {[str(flavor) for flavor in flavors]})"
+                for family, flavors in FLAVORS.items()
+            ),
+            message="model.flavor is no variant of model.family: "
+            + ", ".join(f"{family} has {', '.join(flavors)}" for family, flavors in FLAVORS.items())
+            + "; leave it out for the first one",
+            holds=lambda model: model.flavor is None or model.flavor in FLAVORS[model.family],
+        ),
     )
 
     family: ModelFamily = Field(description="Architecture. SimpleTuner: model_family.")
-    flavor: ModelFlavor = Field(default=ModelFlavor.DEV, description="Variant. SimpleTuner: model_flavour.")
+    flavor: ModelFlavor | None = Field(
+        default=None,
+        description="Variant; absent = the family's first one (Flux1: Dev, ZImage: Base). SimpleTuner: model_flavour.",
+    )
     path: AbsolutePath | None = Field(
         default=None,
         description="Absolute path in the pod. SimpleTuner: pretrained_model_name_or_path.",

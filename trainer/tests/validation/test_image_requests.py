@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def job(tmp_path: Path, flavor: str = "Dev", task: str = "Train", **validation: Any) -> Job:
+def job(
+    tmp_path: Path, flavor: str | None = None, task: str = "Train", family: str = "Flux1", **validation: Any
+) -> Job:
     scheduler = tmp_path / "flux/scheduler/scheduler_config.json"
     scheduler.parent.mkdir(parents=True, exist_ok=True)
     scheduler.write_text("{}")
     body = {
-        "model": {"family": "Flux1", "flavor": flavor, "path": str(tmp_path / "flux")},
+        "model": {"family": family, "flavor": flavor, "path": str(tmp_path / "flux")},
         "task": task,
         "steps": 10,
         "seed": 5,
@@ -75,6 +77,23 @@ def test_preprocessing_wants_no_pictures(tmp_path: Path) -> None:
 def test_with_a_negative_prompt_the_guidance_is_that_of_two_passes(tmp_path: Path) -> None:
     (found,) = requests_of(job(tmp_path, prompts=BOAT, negativePrompt="", guidance=4.0, seed=9, inferenceSteps=3))
     assert (found.guidance, found.scale, found.seed, found.steps) == (1.0, 4.0, 9, 3)
+
+
+@pytest.mark.parametrize(
+    ("flavor", "fields", "steps", "scale"),
+    [
+        (None, {}, 50, 5.0),
+        ("Base", {"guidance": 3.0}, 50, 4.0),
+        ("Turbo", {}, 9, 1.0),
+        ("Turbo", {"guidance": 2.0}, 9, 3.0),
+    ],
+)
+def test_guidance_of_a_family_that_is_not_told_it_is_two_passes_as_its_pipeline_counts_them(
+    tmp_path: Path, flavor: str | None, fields: dict[str, Any], steps: int, scale: float
+) -> None:
+    """Z-Image's pipeline makes one pass at 0."""
+    (found,) = requests_of(job(tmp_path, flavor, family="ZImage", prompts=BOAT, **fields))
+    assert (found.steps, found.guidance, found.scale, found.negative) == (steps, 1.0, scale, "")
 
 
 def test_sizes_that_are_no_multiple_of_16_are_rounded_down_and_files_say_what_was_asked_for(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.models import folder
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, flavor_of
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.words import DataPlan, PlannedBucket
 from oarlock_trainer.runtime.job import Job, RankInfo
@@ -92,7 +92,7 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
             steps=steps,
             epoch_steps=epoch_steps,
             family=family,
-            encoded=family.read_encoded(model, training.model.flavor),
+            encoded=family.read_encoded(model, flavor_of(training.model)),
             text_mode=training.data.text_embeds_mode,
             notes=[*_left_out(job, table), *_model_left_out(model, family)],
         )

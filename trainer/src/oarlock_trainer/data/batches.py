@@ -18,7 +18,7 @@ import torch
 from oarlock_api.dataset import EmbedMode, Role
 from oarlock_trainer.data.flips import flips, picture_at
 from oarlock_trainer.data.grouping import group
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, masks_text
 from oarlock_trainer.models.objective import schedule
 from oarlock_trainer.models.objective.loss import MicroBatch
 from oarlock_trainer.runtime.dealing import dealing_of
@@ -78,6 +78,8 @@ class StepBatch:
     micro_batches: list[MicroBatch]
     weights: list[float]
     tokens: int
+    text_share: float
+    """Of these, the text's."""
     regularizes: bool
 
 
@@ -139,10 +141,12 @@ class Loader:
             micro_batches.append(self._micro_batch(rows, latents, indices, Purpose.SAMPLE))
         one, idle = micro_batches[0], self._dealing.passes - len(micro_batches)
         weights = [self._dealing.weight] * len(micro_batches) + [0.0] * idle
-        tokens = one.latents.shape[-1] * one.latents.shape[-2] // 4 + one.text.shape[1]
+        tokens = one.latents.shape[-1] * one.latents.shape[-2] // self._family.grid.patch**2 + one.text.shape[1]
         role = self._training.data.datasets[bucket.dataset].role
         micro_batches += micro_batches[-1:] * idle
-        return StepBatch(drawn.epoch, micro_batches, weights, tokens, role is Role.REGULARIZATION)
+        return StepBatch(
+            drawn.epoch, micro_batches, weights, tokens, one.text.shape[1] / tokens, role is Role.REGULARIZATION
+        )
 
     def evaluation(self) -> Iterator[tuple[int, MicroBatch]]:
         """(dataset, micro-batch): this rank's share of the datasets with role Evaluation.
@@ -201,7 +205,7 @@ class Loader:
         captions = [self._caption(int(row), draw, dropout) for row, draw in zip(rows, draws, strict=True)]
         texts = self._texts(rows, captions)
         tokens = shape[-1] * shape[-2] // self._family.grid.patch**2
-        masked = objective.attention_mask
+        masked = masks_text(self._training)
         text = torch.nn.utils.rnn.pad_sequence([sequence for _, sequence in texts], batch_first=True)
         if masked and text.shape[1] < _LEAST_TEXT:
             text = torch.nn.functional.pad(text, (0, 0, 0, _LEAST_TEXT - text.shape[1]))

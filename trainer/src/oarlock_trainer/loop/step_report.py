@@ -68,6 +68,7 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
     each = training_flops(
         session.shape,
         tokens=batch.tokens,
+        text_share=batch.text_share,
         frozen=session.adapters is not None,
         regularizes=batch.regularizes,
     )

@@ -20,7 +20,7 @@ from oarlock_trainer.models import transformer
 from oarlock_trainer.models.adapters import lora
 from oarlock_trainer.models.compute import kept_code
 from oarlock_trainer.models.compute.frozen_weights import quantize
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, flavor_of, masks_text
 from oarlock_trainer.models.tuning import tune
 from oarlock_trainer.models.warm_up import Shape, warm_up
 from oarlock_trainer.plan import compiling, refusal
@@ -76,8 +76,8 @@ def tell_accelerate(plan: Plan, environment: MutableMapping[str, str]) -> None:
 def text_tokens(setup: Setup) -> int:
     """Tokens of the longest text that a batch may have: all are padded to it, unless padding is masked."""
     prepared, training = setup.prepared, setup.job.training
-    if prepared.texts is None or training.objective.attention_mask:  # with a mask the empty caption has one token
-        return family_of(training.model).read_encoded(model_folder(setup.job), training.model.flavor).tokens
+    if prepared.texts is None or masks_text(training):  # with a mask the empty caption has one token
+        return family_of(training.model).read_encoded(model_folder(setup.job), flavor_of(training.model)).tokens
     _, (tokens, *_) = prepared.texts.read(prepared.empty_text)
     return int(tokens)
 
@@ -153,7 +153,7 @@ def _with_graphs(setup: Setup) -> Training:
     if training.compile.mode is CompileMode.NONE:
         return training
     shapes = len(_image_tokens(setup))
-    settled = compiling.settled(training.compile, shapes=shapes, masked=training.objective.attention_mask)
+    settled = compiling.settled(training.compile, shapes=shapes, masked=masks_text(training))
     return training.model_copy(update={"compile": settled})
 
 

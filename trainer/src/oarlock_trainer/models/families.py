@@ -8,21 +8,33 @@ from typing import TYPE_CHECKING
 from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.family import TRANSFORMER
 from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.models.zimage.family import Z_IMAGE
 from oarlock_trainer.runtime.errors import ConfigurationError, readable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from oarlock_api.weights import Model
+    from oarlock_api.training import Training
+    from oarlock_api.weights import Model, ModelFlavor
     from oarlock_trainer.models.family import Family
 
-FAMILIES: Mapping[ModelFamily, Family] = {ModelFamily.FLUX1: FLUX1}
+FAMILIES: Mapping[ModelFamily, Family] = {ModelFamily.FLUX1: FLUX1, ModelFamily.Z_IMAGE: Z_IMAGE}
 
 
 def family_of(model: Model) -> Family:
     """The family of a job's model."""
     return FAMILIES[model.family]
+
+
+def flavor_of(model: Model) -> ModelFlavor:
+    """The variant of a job's model: the family's first one where the job names none."""
+    return model.flavor or next(iter(family_of(model).flavors))
+
+
+def masks_text(training: Training) -> bool:
+    """Whether padding of texts is cut off and masked: where the job asks for it, or the family knows no other way."""
+    return training.objective.attention_mask or family_of(training.model).masks_text
 
 
 def family_in(model: Path, field: str = "training.model") -> Family:

@@ -38,6 +38,8 @@ class Flavor:
     text_tokens: int
     steps: int
     guidance: float
+    is_guided_twice: bool = False
+    """Guidance is the scale of two passes for each step, one of them with the negative prompt, and no input of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,10 @@ class Family:
     vae: Autoencoder
     read_encoded: Callable[[Path, ModelFlavor], Encoded]
     """By a model's own encoders; what its folders do not say is the published one's."""
+    masks_text: bool = False
+    """Whether padding of texts is always masked: the model knows captions of no fixed length alone."""
+    unguided: float = 1.0
+    """Scale of two passes at which the pipeline's picture is that of the prompt alone."""
 
     @property
     def networks(self) -> tuple[str, ...]:

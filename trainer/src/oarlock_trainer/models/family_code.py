@@ -35,8 +35,9 @@ class Velocity(Protocol):
     ) -> Tensor:
         """(B, C, h, w) in the model's type, of `noisy` (B, C, h, w) float32 at noise levels `sigmas` (B,), 0..1.
 
-        `text` has the model's type, and what else goes into the model is rounded to it once. `text_mask` (B, T) bool, True
-        where a token is seen; `guidance` (B,), None where the model is told none. Nothing is read back from the GPU.
+        `text` has the model's type; what else goes into the model is rounded as the family's pipeline rounds it. `text_mask`
+        (B, T) bool, True where a token is seen; `guidance` (B,), None where the model is told none. Nothing is read back
+        from the GPU.
         """
         ...
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.weights import ModelFamily
-from oarlock_trainer.models.flux.code import CODE
+from oarlock_trainer.models.flux import code as flux
+from oarlock_trainer.models.zimage import code as zimage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from oarlock_api.weights import Model
     from oarlock_trainer.models.family_code import FamilyCode
 
-CODES: Mapping[ModelFamily, FamilyCode] = {ModelFamily.FLUX1: CODE}
+CODES: Mapping[ModelFamily, FamilyCode] = {ModelFamily.FLUX1: flux.CODE, ModelFamily.Z_IMAGE: zimage.CODE}
 
 
 def code_of(model: Model) -> FamilyCode:

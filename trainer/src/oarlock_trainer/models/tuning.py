@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.engine import Attention, CompileMode, Precision
 from oarlock_trainer.models.compute import attention, compiled, fp8
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, masks_text
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
@@ -35,11 +35,11 @@ def tune(
 
     Raises ConfigurationError where the device or the image lacks what the job asks for.
     """
-    masked = training.objective.attention_mask
+    masked = masks_text(training)
     if masked and training.compile.mode is not CompileMode.NONE and training.compile.dynamic is False:
         raise ConfigurationError(
-            "training.compile: with objective.attentionMask batches have texts of any length, and each length would be "
-            "compiled anew: remove training.compile.dynamic, or set it to true, or objective.attentionMask to false"
+            "training.compile: where padding is masked (objective.attentionMask; some families always) batches have texts of "
+            "any length, and each would be compiled anew: remove training.compile.dynamic, or set it to true"
         )
     blocks = family_of(training.model).blocks_of(transformer)
     kernel = attention.choose(training.attention, device=device, masked=masked)

@@ -19,16 +19,18 @@ from oarlock_api.engine import CompileMode
 from oarlock_trainer.engine.sharded import is_sharded
 from oarlock_trainer.models.compute.attention import assert_ran
 from oarlock_trainer.models.compute.recompute import of_all_blocks
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, masks_text
 from oarlock_trainer.models.family_codes import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from torch import nn
+
     from oarlock_api.engine import Attention
     from oarlock_api.training import Training
     from oarlock_api.weights import Model
-    from oarlock_trainer.models.family import Grid
+    from oarlock_trainer.models.family import Family, Grid
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,7 +64,7 @@ def warm_up(
     seconds) of the host, which does not wait here for what a step computes; `fit`, which is given the largest shape's step
     and runs it, may.
     """
-    compiles, masked = training.compile.mode is not CompileMode.NONE, training.objective.attention_mask
+    compiles, masked = training.compile.mode is not CompileMode.NONE, masks_text(training)
     wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width, shape))
     run = partial(step_on_zeros, transformer, model=training.model, batch_size=training.batch_size, masked=masked)
     # What is not compiled keeps more than was planned for.
@@ -84,14 +86,16 @@ def warm_up(
 def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: int, masked: bool) -> None:
     """One forward and backward pass as in training; with sharded weights forward only, and collective.
 
-    Gradients are taken for one parameter only, by hand, and thrown away. The backward passes of all blocks run on the way
-    to it; what they find for others is freed at once, so that memory holds a step's activations without its gradients.
+    Gradients are taken for a few small parameters only, by hand, and thrown away. The backward passes of all blocks run on
+    the way to them; what they find for others is freed at once, so that memory holds a step's activations without its
+    gradients.
     The inputs have the weights' type, as a job's have; the loss is float32, as a job's is. Nothing is read back.
     """
-    first = next(parameter for parameter in transformer.parameters() if parameter.requires_grad)
+    family = family_of(model)
+    reached = _reached(transformer, family)
     # One of the model's own, which are frozen where adapters of another type stand beside them.
-    weight = next((parameter for parameter in transformer.parameters() if not parameter.requires_grad), first)
-    settings = family_of(model).architecture(transformer.config)
+    weight = next((parameter for parameter in transformer.parameters() if not parameter.requires_grad), reached[0])
+    settings = family.architecture(transformer.config)
     zeros = partial(torch.zeros, batch_size, device=weight.device)
     sharded = is_sharded(weight)
     with torch.set_grad_enabled(not sharded):
@@ -107,4 +111,16 @@ def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: i
             guidance=zeros() if settings.has_guidance else None,
         )
     if not sharded:
-        torch.autograd.grad(output.float().square().mean(), first)
+        torch.autograd.grad(output.float().square().mean(), reached)
+
+
+def _reached(transformer: Any, family: Family) -> list[nn.Parameter]:
+    """The smallest trained parameter of the first block that has any, of each list of blocks.
+
+    No parameter beside the blocks will do: not each is used by every shape, and no one of them stands before all lists.
+    """
+    found: list[nn.Parameter] = []
+    for name in family.blocks:
+        each = ([one for one in block.parameters() if one.requires_grad] for block in getattr(transformer, name))
+        found += [min(trained, key=torch.numel) for trained in [next(filter(None, each), None)] if trained]
+    return found or [next(one for one in transformer.parameters() if one.requires_grad)]

@@ -234,10 +234,11 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
         captions = min(work.captions, work.samples)
         texts = work.family.texts
         at_a_time = "" if work.text_home is Home.GPU else ", a layer at a time,"
+        beside = f" and {texts.beside}" if texts.beside else ""
         yield Component(
             name="captions",
             bytes=text_encoders.gpu_bytes(texts, work.text_home, captions=captions, tokens=work.text_tokens),
-            arithmetic=f"{texts.name}{at_a_time} and {texts.beside}, and {captions} captions that they encode while training",
+            arithmetic=f"{texts.name}{at_a_time}{beside}, and {captions} captions that are encoded while training",
         )
 
 

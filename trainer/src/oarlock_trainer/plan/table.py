@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, masks_text
 from oarlock_trainer.plan import communication, compiling, gpus
 from oarlock_trainer.plan.memory import GB, host_bytes
 from oarlock_trainer.plan.memory_state import in_memory
@@ -71,7 +71,7 @@ def forecast(
         if gpu:
             raise
         raise ConfigurationError(f"{refused}\n{kind.name} is assumed: --gpu names another") from refused
-    shapes, masked = len(tokens), training.objective.attention_mask
+    shapes, masked = len(tokens), masks_text(training)
     settings = compiling.settled(training.compile, shapes=shapes, masked=masked)
     words = compiling.words(settings, shapes=shapes, masked=masked)
     compiles = [f"compile       {words}"] if words else []

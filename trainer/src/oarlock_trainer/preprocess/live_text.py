@@ -11,6 +11,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.models.compute.own_stream import OwnStream
+from oarlock_trainer.models.families import flavor_of, masks_text
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.plan.text_encoders import live_captions
 
@@ -34,13 +35,13 @@ class LiveText:
         In the main thread: while transformers is imported no other thread may import diffusers' classes.
         """
         training = job.training
-        self._unpadded = training.objective.attention_mask
+        self._unpadded = masks_text(training)
         self._at_once = live_captions(training)
         self._stream, self._working = OwnStream(ranks.device), Lock()
         with self._stream.entered():
             folder = Path(training.model.path or "")
             make = code_of(training.model).caption_encoder
-            self._encoder = make(folder, training.model.flavor, ranks.device, streamed=streamed)
+            self._encoder = make(folder, flavor_of(training.model), ranks.device, streamed=streamed)
         self._empty = self._encoded([""])[0]
 
     def encode(self, captions: Sequence[str]) -> list[Text]:

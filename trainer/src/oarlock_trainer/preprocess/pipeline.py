@@ -30,7 +30,7 @@ from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import MANIFEST, Table, TableManifest, open_table, publish
 from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, masks_text
 from oarlock_trainer.preprocess import data_report
 from oarlock_trainer.preprocess.shares import encode_own_captions, encode_own_pictures, publish_work
 from oarlock_trainer.preprocess.stores import (
@@ -214,7 +214,7 @@ def _encode(
 
 def _work(job: Job, table: Table, stores: EmbeddingStores, found: FoundEmbeddings) -> dict[str, Path]:
     latents, texts = EmbeddingIndex(found.latents, stores.latents), text_places(found.texts, stores)
-    encoded, unpadded = family_of(job.training.model).encoded, job.training.objective.attention_mask
+    encoded, unpadded = family_of(job.training.model).encoded, masks_text(job.training)
     absent, wanted = missing_latents(job, table, latents), beforehand(job, table)
     with storage("sharing out the work"):
         return publish_work(

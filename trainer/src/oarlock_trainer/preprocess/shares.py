@@ -14,7 +14,7 @@ from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.data.metadata.sources import source_of
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.models.encoders import PictureEncoder
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, flavor_of, masks_text
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.latents import Task, encode_pictures
@@ -84,11 +84,13 @@ def encode_own_captions(
     training = job.training
     encode_captions(
         tasks(),
-        code_of(training.model).caption_encoder(Path(training.model.path or ""), training.model.flavor, ranks.device),
+        code_of(training.model).caption_encoder(
+            Path(training.model.path or ""), flavor_of(training.model), ranks.device
+        ),
         Storing(training.data.compression, threads=threads_of(job), go_on=go_on),
         store=stores.texts,
         batch_size=training.data.tuning.text_batch_size or TEXT_BATCH,
-        unpadded=training.objective.attention_mask,
+        unpadded=masks_text(training),
         progress=_progress("text embeddings", ranks, units, work),
         go_on=go_on,
     )

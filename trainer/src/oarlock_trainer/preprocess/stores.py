@@ -17,6 +17,7 @@ from oarlock_trainer.data.embedding_index import EmbeddingIndex, resolve
 from oarlock_trainer.data.flips import entries_of, entry_keys, keeps_mirrored
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.scan import table_folder
+from oarlock_trainer.models.families import masks_text
 from oarlock_trainer.storage.cache import CachedFiles
 from oarlock_trainer.storage.local import LocalFiles
 
@@ -121,7 +122,7 @@ def read_through(job: Job, stores: Sequence[Files]) -> list[Files]:
 
 def empty_text_key(job: Job, encoders: Encoders) -> bytes:
     """Key of the empty caption, which caption dropout needs."""
-    masked = job.training.objective.attention_mask
+    masked = masks_text(job.training)
     key: bytes = keys.text_keys(pa.array([""]), encoder=encoders.text, unpadded=masked)[0].as_py()
     return key
 

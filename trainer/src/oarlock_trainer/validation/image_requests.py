@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.training import Task
 from oarlock_trainer.models import folder
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, flavor_of
 from oarlock_trainer.models.family import SCHEDULER
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError
 
@@ -90,10 +90,10 @@ def _prompts(job: Job, locations: Locations, settings: Validation) -> dict[str, 
 
 def _picture(training: Training, settings: Validation, name: str, prompt: str, size: str) -> ImageRequest:
     family = family_of(training.model)
-    least, usual = family.grid.edge, family.flavors[training.model.flavor]
+    least, usual = family.grid.edge, family.flavors[flavor_of(training.model)]
     width, height = (max(int(edge) // least, 1) * least for edge in size.split("x"))
     guidance = usual.guidance if settings.guidance is None else settings.guidance
-    twice = settings.negative_prompt is not None
+    twice = usual.is_guided_twice or settings.negative_prompt is not None
     return ImageRequest(
         name=name,
         prompt=prompt,
@@ -103,7 +103,7 @@ def _picture(training: Training, settings: Validation, name: str, prompt: str, s
         height=height,
         steps=settings.inference_steps or usual.steps,
         guidance=1.0 if twice else guidance,
-        scale=guidance if twice else 1.0,
+        scale=max(guidance - family.unguided + 1.0, 1.0) if twice else 1.0,  # below, pipelines make one pass as well
         seed=training.seed if settings.seed is None else settings.seed,
     )
 

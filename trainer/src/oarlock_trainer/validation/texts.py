@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer.data.cache_keys import fingerprints
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, flavor_of, masks_text
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.preprocess.shares import TEXT_BATCH
 from oarlock_trainer.runtime.atomic_write import replacing
@@ -55,8 +55,13 @@ def prepare_texts(job: Job, ranks: RankGroup, wanted: Sequence[ImageRequest], *,
     `go_on` is called meanwhile, and may raise to stop.
     """
     texts = sorted({text for one in wanted for text in (one.prompt, one.negative)})
-    unpadded = job.training.objective.attention_mask
-    facts = [fingerprints(_model(job), family_of(job.training.model)).text, job.training.model.flavor, unpadded, texts]
+    unpadded = masks_text(job.training)
+    facts = [
+        fingerprints(_model(job), family_of(job.training.model)).text,
+        flavor_of(job.training.model),
+        unpadded,
+        texts,
+    ]
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
     file = job.output / _FOLDER / f"prompts-{digest}.safetensors"
 
@@ -74,7 +79,7 @@ def _encode(
     import torch  # noqa: PLC0415
     from safetensors.torch import save_file  # noqa: PLC0415
 
-    encoder = code_of(job.training.model).caption_encoder(_model(job), job.training.model.flavor, ranks.device)
+    encoder = code_of(job.training.model).caption_encoder(_model(job), flavor_of(job.training.model), ranks.device)
     beat, found = Heartbeat(), {}
     size = job.training.data.tuning.text_batch_size or TEXT_BATCH
     for start in range(0, len(texts), size):

@@ -10,6 +10,7 @@ import numpy as np
 from oarlock_api.dataset import CropAspect, CropStyle, ResolutionType
 from oarlock_trainer.data import buckets
 from oarlock_trainer.data.metadata import keys
+from oarlock_trainer.models.families import masks_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +39,7 @@ def _settings(training: Training, dataset: Dataset, encoders: Encoders) -> list[
         dataset.model_dump(mode="json", exclude=_PASSING, exclude_none=True),
         [encoders.vae, encoders.text],
         [training.resolution, training.resolution_type, training.aspect_buckets],
-        training.objective.attention_mask,
+        masks_text(training),
         training.seed,
     ]
 

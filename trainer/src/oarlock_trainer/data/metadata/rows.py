@@ -13,6 +13,7 @@ from oarlock_trainer.data import buckets
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.facts import LISTED, Bad, Facts, total
 from oarlock_trainer.data.metadata.recipe import cuts
+from oarlock_trainer.models.families import masks_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +91,7 @@ def make_rows(found: PictureRows, recipe: Recipe) -> tuple[dict[str, Any], Facts
 
 
 def _columns(fine: PictureRows, cut: buckets.Cuts, recipe: Recipe) -> dict[str, Any]:
-    masked, encoders = recipe.training.objective.attention_mask, recipe.encoders
+    masked, encoders = masks_text(recipe.training), recipe.encoders
     texts = keys.text_keys(fine.captions.flatten(), encoder=encoders.text, unpadded=masked)
     offsets = fine.captions.offsets.to_numpy()
     return {

@@ -56,8 +56,8 @@ def choose(setting: Attention, *, device: torch.device, masked: bool) -> Attenti
         raise ConfigurationError(f"training.attention: {setting} needs a GPU: set training.attention to Auto")
     if masked:
         raise ConfigurationError(
-            f"training.attention: {setting} is not for masks, which objective.attentionMask asks for: set "
-            "training.attention to Auto, or objective.attentionMask to false"
+            f"training.attention: {setting} is not for masks, which objective.attentionMask asks for, and some families "
+            "always: set training.attention to Auto"
         )
     capability = torch.cuda.get_device_capability(device)
     if setting is Attention.FLASH3:

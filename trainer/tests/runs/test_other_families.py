@@ -1,0 +1,97 @@
+"""Real runs of the families beside FLUX.1, which all other files train: two processes, killed and resumed, then one alone."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from diffusers import ZImagePipeline  # before ours: a rank imports less of diffusers
+
+from oarlock_api.weights import ModelFamily
+from oarlock_trainer.checkpoint.format import valid_checkpoints
+from oarlock_trainer.models.families import FAMILIES
+from oarlock_trainer.models.family_codes import CODES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gang import Gang, Run
+
+PIPELINES = {ModelFamily.Z_IMAGE: ZImagePipeline}
+STEPS = 4
+TOLERANCE = 1e-5
+"""Relative: the sum of a step's gradients comes in another order."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A family's tiny model, its job and what came of it undisturbed."""
+
+    family: ModelFamily
+    job: dict[str, Any]
+    output: Path
+    run: Run
+
+
+@pytest.fixture(scope="module", params=[one for one in ModelFamily if one is not ModelFamily.FLUX1], ids=str)
+def undisturbed(request: pytest.FixtureRequest, gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Some captions are left out; at the end there are pictures, of two passes for each step."""
+    home = tmp_path_factory.mktemp(request.param)
+    CODES[request.param].write_tiny(home / "model")
+    caches = {name: {"path": str(home / name)} for name in ("textEmbeds", "imageEmbeds")}
+    pictures = {
+        "everySteps": STEPS, "prompts": [{"name": "boat", "prompt": "a boat"}], "resolutions": ["64x48"],
+        "inferenceSteps": 2, "negativePrompt": "rain", "guidance": 3.0,
+    }  # fmt: skip
+    job = gang.training(
+        model={"family": request.param, "path": str(home / "model")}, steps=STEPS, batchSize=2, effectiveBatch=4,
+        checkpoint={"intervalSteps": 2}, objective={"captionDropout": 0.2}, data=gang.data(**caches), validation=pictures,
+    )  # fmt: skip
+    return Trained(request.param, job, home / "output", gang.run(home / "output", job))
+
+
+def test_it_trains_draws_pictures_and_exports_what_diffusers_loads(undisturbed: Trained, gang: Gang) -> None:
+    assert undisturbed.run.codes == {0: 0, 1: 0}, gang.log()
+    assert list(undisturbed.run.losses) == list(range(1, STEPS + 1))
+    assert (undisturbed.output / f"validation/step-{STEPS}/boat-64x48.png").is_file()
+    pipeline = PIPELINES[undisturbed.family].from_pretrained(undisturbed.output / "model")
+    assert type(pipeline.transformer).__name__ == FAMILIES[undisturbed.family].transformer.name
+    assert pipeline("a boat", height=64, width=48, num_inference_steps=1).images[0].size == (48, 64)
+
+
+def test_killed_the_next_attempt_repeats_the_undisturbed_losses_exactly(
+    undisturbed: Trained, gang: Gang, tmp_path: Path
+) -> None:
+    def kill(event: dict[str, Any]) -> None:
+        if event["event"] == "checkpoint" and (event["rank"], event["step"]) == (1, 2):
+            gang.kill(1)
+
+    crashed = gang.run(tmp_path, undisturbed.job, on_event=kill)
+    assert crashed.codes[1] == -9
+    newest = valid_checkpoints(tmp_path)[0].step
+    resumed = gang.run(tmp_path, undisturbed.job, attempt=2)
+    assert resumed.codes == {0: 0, 1: 0}, gang.log()
+    assert resumed.losses == {step: loss for step, loss in undisturbed.run.losses.items() if step > newest}
+
+
+def test_one_rank_goes_on_where_two_were(undisturbed: Trained, gang: Gang, tmp_path: Path) -> None:
+    shutil.copytree(undisturbed.output, tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / f"checkpoints/step-{STEPS}-a1")
+    (tmp_path / ".oarlock/finished").unlink()
+    alone = gang.run(tmp_path, undisturbed.job, ranks=1, attempt=2)
+    assert alone.codes == {0: 0}, gang.log()
+    wanted = {step: loss for step, loss in undisturbed.run.losses.items() if step > 2}
+    assert alone.losses == pytest.approx(wanted, rel=TOLERANCE)
+
+
+def test_adapters_that_a_run_exports_are_loaded_by_the_pipeline(
+    undisturbed: Trained, gang: Gang, tmp_path: Path
+) -> None:
+    fields = {"method": "LoRA", "lora": {"rank": 4}, "steps": 2, "validation": None, "checkpoint": {}}
+    run = gang.run(tmp_path, undisturbed.job | fields)
+    assert run.codes == {0: 0, 1: 0}, gang.log()
+    pipeline = PIPELINES[undisturbed.family].from_pretrained(undisturbed.job["model"]["path"])
+    pipeline.load_lora_weights(tmp_path / "model")
+    assert list(pipeline.get_list_adapters()) == ["transformer"]
