@@ -1,13 +1,87 @@
-"""The model family that a configuration of SimpleTuner is read for: its words in `tables/` are this family's."""
+"""The model families that a configuration of SimpleTuner is read for, in its words."""
 
 from __future__ import annotations
 
+import posixpath
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oarlock_api.weights import ModelFamily
+from oarlock_api.weights import ModelFamily, ModelFlavor
 from oarlock_trainer.models.families import FAMILIES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oarlock_import.options import Options
     from oarlock_trainer.models.family import Family
 
-FAMILY: Family = FAMILIES[ModelFamily.FLUX1]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What SimpleTuner calls the parts of one family."""
+
+    family: Family
+    default: str
+    """The model_flavour that is taken where none is named."""
+    flavors: Mapping[str, ModelFlavor]
+    """By model_flavour."""
+    repositories: Mapping[ModelFlavor, str]
+    """Of the hub."""
+    assisted: frozenset[ModelFlavor]
+    """Whose adapters SimpleTuner trains over those of an assistant."""
+    modules: Mapping[str, tuple[str, ...]]
+    """Class of the transformer's modules -> names and presets of the linear layers in it, for LyCORIS."""
+    largest: int
+    """The larger side of the family's largest layer within blocks: from half of it on LyCORIS trains whole factors."""
+    targets: str = ""
+    """The preset that LoRA's adapters always get, where no option chooses one."""
+
+    def flavor_of(self, model: str) -> ModelFlavor | None:
+        """The flavor whose repository a path or name ends with, in small or capital letters."""
+        name = posixpath.basename(model).lower()
+        return next((one for one, repo in self.repositories.items() if name == posixpath.basename(repo).lower()), None)
+
+
+def _feed_forward(family: Family) -> tuple[str, ...]:
+    return tuple(name for name in family.presets.names["all+ffs"] if name.startswith(("ff", "feed_forward")))
+
+
+_FLUX1, _Z_IMAGE = FAMILIES[ModelFamily.FLUX1], FAMILIES[ModelFamily.Z_IMAGE]
+_WORDS = {
+    _FLUX1.slug: Words(
+        family=_FLUX1,
+        default="krea",
+        flavors={"dev": ModelFlavor.DEV, "schnell": ModelFlavor.SCHNELL, "krea": ModelFlavor.KREA},
+        repositories={
+            ModelFlavor.DEV: "black-forest-labs/FLUX.1-dev",
+            ModelFlavor.KREA: "black-forest-labs/FLUX.1-Krea-dev",
+            ModelFlavor.SCHNELL: "black-forest-labs/FLUX.1-schnell",
+        },
+        assisted=frozenset({ModelFlavor.SCHNELL}),
+        modules={"Attention": ("all",), "FluxAttention": ("all",), "FeedForward": _feed_forward(_FLUX1)},
+        largest=15_360,
+    ),
+    _Z_IMAGE.slug: Words(
+        family=_Z_IMAGE,
+        default="turbo-ostris-v2",
+        flavors={"base": ModelFlavor.BASE, "turbo": ModelFlavor.TURBO, "turbo-ostris-v2": ModelFlavor.TURBO},
+        repositories={
+            ModelFlavor.BASE: "Tongyi-MAI/Z-Image",
+            ModelFlavor.TURBO: "Tongyi-MAI/Z-Image-Turbo",
+        },
+        assisted=frozenset({ModelFlavor.TURBO}),
+        modules={
+            "Attention": ("all",),
+            "FeedForward": _feed_forward(_Z_IMAGE),
+            "ZImageTransformerBlock": ("all+ffs", "adaLN_modulation.0"),
+        },
+        largest=15_360,
+        targets="all",
+    ),
+}
+
+
+def words_of(options: Options) -> Words:
+    """Those of the family that a configuration names; of the first one where it names none that is known."""
+    named = str(options.value("model_family") if "model_family" in options else "").lower()
+    return _WORDS.get(named, _WORDS[_FLUX1.slug])

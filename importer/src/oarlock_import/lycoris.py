@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from oarlock_import.family import FAMILY
+from oarlock_import.family import words_of
 from oarlock_import.options import Options
 from oarlock_import.rows import table
 from oarlock_import.tables.lycoris import LYCORIS, PRESET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from oarlock_import.draft import Draft
 
-_LAYERS = {
-    "Attention": ("all",),
-    "FluxAttention": ("all",),
-    "FeedForward": tuple(name for name in FAMILY.presets.names["all+ffs"] if name.startswith("ff")),
-}
-"""Class of FLUX.1's modules -> names and presets of the linear layers in it."""
 _MOST_RANK = 1024
 """Of training.lora.rank."""
-_WHOLE = 15360 // 2
-"""From this linear_dim on LyCORIS trains whole factors of every layer: it is half the size of FLUX.1's largest."""
 
 
 def place(options: Options, draft: Draft, *, find: Callable[[str], str]) -> None:
@@ -40,16 +32,18 @@ def place(options: Options, draft: Draft, *, find: Callable[[str], str]) -> None
         return
     options.mapped("lycoris_config", words=f"{named}, see there")
     given = Options(named, content, rows=table(*LYCORIS), report=options.report)
-    _shape(given, draft)
-    _layers(given, draft)
+    words = words_of(options)
+    _shape(given, draft, whole=words.largest // 2)
+    _layers(given, draft, known=words.modules)
     given.settle(draft)
 
 
-def _shape(given: Options, draft: Draft) -> None:
+def _shape(given: Options, draft: Draft, *, whole: int) -> None:
+    """Rank and factors; from a linear_dim of `whole` on LyCORIS trains whole factors of every layer."""
     given.carry(draft, "algo")
     given.carry(draft, "factor")
     rank = given.value("linear_dim")
-    if given.value("full_matrix") or rank >= _WHOLE:
+    if given.value("full_matrix") or rank >= whole:
         draft.put("training.lora.lokr.fullMatrix", value=True)
         given.mapped(
             "full_matrix" if "full_matrix" in given else "linear_dim", words="-> training.lora.lokr.fullMatrix"
@@ -67,8 +61,8 @@ def _shape(given: Options, draft: Draft) -> None:
     given.ignored("full_matrix", "false")
 
 
-def _layers(given: Options, draft: Draft) -> None:
-    """Which layers get an adapter, and those with a factor of their own."""
+def _layers(given: Options, draft: Draft, *, known: Mapping[str, tuple[str, ...]]) -> None:
+    """Which layers get an adapter, and those with a factor of their own. `known`: class of modules -> their layers."""
     content = given.value("apply_preset")
     if not isinstance(content, dict) or not content:
         given.refused("apply_preset", "names no layers; LyCORIS would train none: write target_module")
@@ -77,17 +71,17 @@ def _layers(given: Options, draft: Draft) -> None:
     preset = Options(f"{given.source}[apply_preset]", content, rows=table(*PRESET), report=given.report)
     own = preset.value("module_algo_map") or {}
     classes = [*dict.fromkeys([*(preset.value("target_module") or []), *own])]
-    if unknown := [name for name in classes if name not in _LAYERS]:
-        preset.refused("target_module", f"{', '.join(unknown)}: only {', '.join(_LAYERS)} are known here")
+    if unknown := [name for name in classes if name not in known]:
+        preset.refused("target_module", f"{', '.join(unknown)}: only {', '.join(known)} are known here")
     elif wrong := [name for name, rules in own.items() if not _is_factor_alone(rules)]:
         preset.refused("module_algo_map", f"{', '.join(wrong)}: only factor differs between layers here")
     elif not classes:
         preset.refused("target_module", "names no layers; LyCORIS would train none")
     else:
-        targets = list(dict.fromkeys(name for one in classes for name in _LAYERS[one]))
+        targets = list(dict.fromkeys(name for one in classes for name in known[one]))
         preset.carry(draft, "target_module", value=targets)
         factors = [
-            {"targets": list(_LAYERS[name]), "factor": rules["factor"]}
+            {"targets": list(known[name]), "factor": rules["factor"]}
             for name, rules in own.items()
             if rules.get("factor", given.value("factor")) != given.value("factor")
         ]

@@ -6,21 +6,16 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from oarlock_import import lycoris
-from oarlock_import.family import FAMILY
+from oarlock_import.family import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oarlock_api.weights import ModelFlavor
     from oarlock_import.draft import Draft
     from oarlock_import.options import Options
     from oarlock_import.places import Places
 
-_REPOSITORIES = {
-    "dev": "black-forest-labs/FLUX.1-dev",
-    "krea": "black-forest-labs/FLUX.1-Krea-dev",
-    "schnell": "black-forest-labs/FLUX.1-schnell",
-}
-_FLAVORS = {name.rpartition("/")[2].lower(): flavor for flavor, name in _REPOSITORIES.items()}
 _STANDARD = ("lora_rank", "lora_alpha", "lora_dropout", "flux_lora_target")
 _LYCORIS = ("lycoris_config", "init_lokr_norm")
 _OF_LORA = (*_STANDARD, *_LYCORIS, "lora_type", "init_lora", "disable_assistant_lora")
@@ -31,7 +26,9 @@ def place(
 ) -> None:
     """Write model, method and adapters; `find` gives the text of a file, `has_folder` tells whether one is here."""
     if "model_family" not in options:
-        options.refused("model_family", "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux)")
+        options.refused(
+            "model_family", "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux) or z-image"
+        )
     options.carry(draft, "model_family")
     flavor = _base(options, draft, places, has_folder)
     if options.value("model_type") == "lora":
@@ -44,24 +41,32 @@ def place(
         options.ignored(key, "model_type is full")
 
 
-def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[str], bool]) -> str:
+def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[str], bool]) -> ModelFlavor | None:
     """Where the model lies; returns the flavor. As diffusers does, a folder is taken before a repository of that name."""
-    name = options.value("pretrained_model_name_or_path")
-    known = _FLAVORS.get(posixpath.basename(str(name)).lower())
-    flavor = known if known and "model_flavour" not in options else str(options.value("model_flavour")).lower()
-    if known and "model_flavour" not in options:
-        draft.put("training.model.flavor", known.capitalize())
+    name, words = options.value("pretrained_model_name_or_path"), words_of(options)
+    known = words.flavor_of(str(name))
+    flavour = str(options.value("model_flavour")).lower() if "model_flavour" in options else words.default
+    flavor = words.flavors.get(flavour)
+    if flavor is None:
+        options.refused("model_flavour", f"{flavour} is no flavour of {words.family.name} that is trained here")
+    elif "model_flavour" in options:
+        options.carry(draft, "model_flavour", value=flavor.value)
+    else:
+        flavor, why = (
+            (known, f", because pretrained_model_name_or_path names {posixpath.basename(name)}")
+            if known
+            else (flavor, "")
+        )
+        draft.put("training.model.flavor", flavor.value)
         options.mapped(
             "model_flavour",
-            words=f"(SimpleTuner's default flavour is Krea) -> training.model.flavor: {known.capitalize()}, because "
-            f"pretrained_model_name_or_path names {posixpath.basename(name)}",
+            words=f"(SimpleTuner's default flavour is {words.default.capitalize()}) -> training.model.flavor: {flavor}{why}",
         )
-    else:
-        options.carry(draft, "model_flavour", value=None if flavor not in _REPOSITORIES else flavor.capitalize())
     if str(name or "").endswith(".safetensors"):
         options.refused("pretrained_model_name_or_path", "one file is not enough: name a diffusers directory")
     elif name is None or (name.count("/") == 1 and not name.startswith((".", "/")) and not has_folder(name)):
-        repository = _REPOSITORIES.get(flavor, "") if name is None or known else name
+        published = words.repositories.get(known or flavor, "") if flavor else ""
+        repository = published if name is None or known else name
         draft.put("training.model.hub.repo", repository)
         options.mapped("pretrained_model_name_or_path", words=f"-> training.model.hub.repo: {repository}")
         if "revision" in options:
@@ -76,7 +81,9 @@ def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[
     return flavor
 
 
-def _lora(options: Options, draft: Draft, *, places: Places, flavor: str, find: Callable[[str], str]) -> None:
+def _lora(
+    options: Options, draft: Draft, *, places: Places, flavor: ModelFlavor | None, find: Callable[[str], str]
+) -> None:
     if options.value("lora_type") == "lycoris":
         options.mapped("lora_type", words="-> training.lora.algorithm, see lycoris_config")
         lycoris.place(options, draft, find=find)
@@ -95,9 +102,10 @@ def _lora(options: Options, draft: Draft, *, places: Places, flavor: str, find: 
         options.mapped("init_lora", words="-> training.initFrom.path")
     elif init is not None:
         options.refused("init_lora", "repositories of the hub are not read here: download it, and write its path")
-    if flavor == "schnell" and not options.value("disable_assistant_lora"):
+    if flavor in words_of(options).assisted and not options.value("disable_assistant_lora"):
         options.refused(
-            "disable_assistant_lora", "SimpleTuner trains schnell over an assistant adapter, which is not here; set it"
+            "disable_assistant_lora",
+            f"SimpleTuner trains {str(flavor).lower()} over an assistant adapter, which is not here; set it",
         )
     options.ignored("disable_assistant_lora", "there is no assistant adapter here")
 
@@ -111,9 +119,12 @@ def _standard(options: Options, draft: Draft) -> None:
         draft.put("training.lora.alpha", options.value("lora_rank"))
         options.mapped("lora_alpha", words="-> training.lora.alpha: the rank")
     options.carry(draft, "lora_dropout")
-    target = str(options.value("flux_lora_target")).lower()
-    presets = FAMILY.presets.names
-    if target in presets:
+    target, words = str(options.value("flux_lora_target")).lower(), words_of(options)
+    presets = words.family.presets.names
+    if words.targets:
+        draft.put("training.lora.targets", list(presets[words.targets]))
+        options.ignored("flux_lora_target", "belongs to another model family")
+    elif target in presets:
         options.carry(draft, "flux_lora_target", value=list(presets[target]))
     else:
         options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(presets)}")

@@ -30,8 +30,8 @@ those, not this page. -->
 
 # Coming from SimpleTuner
 
-`oarlock-trainer import-simpletuner` turns a configuration of SimpleTuner for FLUX.1 into a TrainingJob that trains
-the same way. To run SimpleTuner itself under Oarlock instead, see [bring your own
+`oarlock-trainer import-simpletuner` turns a configuration of SimpleTuner for FLUX.1 or Z-Image into a TrainingJob that
+trains the same way. To run SimpleTuner itself under Oarlock instead, see [bring your own
 trainer](bring-your-own-trainer.md).
 
 ```console title="needs a cluster and your configuration"

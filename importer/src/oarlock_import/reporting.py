@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from oarlock_import.family import words_of
+
 if TYPE_CHECKING:
     from oarlock_import.draft import Draft
     from oarlock_import.options import Options
     from oarlock_import.places import Places
 
-_PICTURES = ("validation_guidance", "validation_num_inference_steps", "validation_seed", "validation_step_interval")
+_PICTURES = ("validation_num_inference_steps", "validation_seed", "validation_step_interval")
 _TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Wandb"}
 
 
@@ -26,13 +28,20 @@ def _pictures(options: Options, draft: Draft, places: Places) -> None:
     off = options.value("validation_disable")
     if off or not (prompt or library):
         why = "validation_disable is set" if off else "there is no validation_prompt and no user_prompt_library"
-        for key in (*_PICTURES, "validation_resolution", "validation_prompt", "user_prompt_library"):
+        for key in (
+            *_PICTURES,
+            "validation_guidance",
+            "validation_resolution",
+            "validation_prompt",
+            "user_prompt_library",
+        ):
             options.ignored(key, f"no pictures are made: {why}")
         options.ignored("validation_disable", "no pictures are made" if off else "false")
         return
     options.ignored("validation_disable", "false")
     for key in _PICTURES:
         options.carry(draft, key)
+    _guidance(options, draft)
     if prompt:
         options.carry(draft, "validation_prompt", value=[{"name": "validation", "prompt": prompt}])
     if library:
@@ -43,6 +52,18 @@ def _pictures(options: Options, draft: Draft, places: Places) -> None:
         options.carry(draft, "validation_resolution", value=sizes)
     else:
         options.refused("validation_resolution", "has to be pixels, such as 1024 or 1024x768, separated by commas")
+
+
+def _guidance(options: Options, draft: Draft) -> None:
+    """What the model is told; of a model that is told none the scale of two passes, which SimpleTuner makes above 1 alone."""
+    scale = options.value("validation_guidance")
+    if words_of(options).family.published.has_guidance or scale > 1:
+        options.carry(draft, "validation_guidance")
+    else:
+        options.carry(draft, "validation_guidance", value=0)
+    if not words_of(options).family.published.has_guidance and "validation_negative_prompt" in options:
+        draft.put("training.validation.negativePrompt", options.value("validation_negative_prompt"))
+        options.mapped("validation_negative_prompt", words="-> training.validation.negativePrompt")
 
 
 def _size(word: str) -> str:

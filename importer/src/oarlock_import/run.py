@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from oarlock_import import deepspeed
-from oarlock_import.family import FAMILY
+from oarlock_import.family import words_of
 
 if TYPE_CHECKING:
     from oarlock_import.draft import Draft
@@ -82,7 +82,7 @@ def _activation_checkpointing(options: Options, draft: Draft) -> None:
     switch, width, apart = _CHECKPOINTING
     interval = max(options.value(width) or 1, 1)
     stride = options.value(apart) or interval
-    shape = FAMILY.published
+    shape = words_of(options).family.published
     kinds = [kind.number for kind in shape.kinds]
     recomputed = sum(block % stride < interval for blocks in kinds for block in range(blocks))
     if not options.value(switch):
@@ -147,16 +147,25 @@ def _noise_levels(options: Options, draft: Draft) -> None:
         draft.put(f"training.objective.{field}", value)
 
 
-def _objective(options: Options, draft: Draft) -> None:
-    shift = options.value("flow_schedule_shift")
-    options.carry(draft, "flow_schedule_shift", value=shift or 1.0)
-    _noise_levels(options, draft)
+def _guidance(options: Options, draft: Draft) -> None:
+    """What the model is told in training, if it is told any."""
     constant, random = ("flux_guidance_value",), ("flux_guidance_min", "flux_guidance_max")
+    if not words_of(options).family.published.has_guidance:
+        for key in ("flux_guidance_mode", *constant, *random):
+            options.ignored(key, "belongs to another model family")
+        return
     is_random = options.value("flux_guidance_mode") == "random-range"
     for key in random if is_random else constant:
         options.carry(draft, key)
     for key in constant if is_random else random:
         options.ignored(key, "belongs to the other flux_guidance_mode")
+
+
+def _objective(options: Options, draft: Draft) -> None:
+    shift = options.value("flow_schedule_shift")
+    options.carry(draft, "flow_schedule_shift", value=shift or 1.0)
+    _noise_levels(options, draft)
+    _guidance(options, draft)
     if options.value("loss_type") != "l2":
         if options.value("huber_schedule") != "constant":
             options.refused("huber_schedule", "the threshold is constant here; set it to constant")

@@ -11,13 +11,20 @@ _ONLY_THE_DIRECTORY = (
 _CONDITIONED = "no training of ControlNet or other conditioned models here"
 
 MODEL: tuple[Row, ...] = (
-    mapped("model_family", "training.model.family", Kind.TEXT, words={"flux": "Flux1"}),
+    mapped("model_family", "training.model.family", Kind.TEXT, words={"flux": "Flux1", "z-image": "ZImage"}),
     judged(
         "model_flavour",
         "training.model.flavor",
         Kind.TEXT,
         default="krea",
-        words={"dev": "Dev", "schnell": "Schnell", "krea": "Krea"},
+        words={
+            "dev": "Dev",
+            "schnell": "Schnell",
+            "krea": "Krea",
+            "base": "Base",
+            "turbo": "Turbo",
+            "turbo-ostris-v2": "Turbo",
+        },
         aliases=("model_flavor",),
     ),
     judged("pretrained_model_name_or_path", "training.model.path or training.model.hub", Kind.TEXT),
@@ -76,7 +83,7 @@ MODEL: tuple[Row, ...] = (
         "text_encoder_1_precision text_encoder_2_precision text_encoder_3_precision text_encoder_4_precision",
         unless=("no_change",),
     ),
-    *refused("FLUX.1 is trained by flow matching", "prediction_type", unless=("flow_matching",)),
+    *refused("all families are trained by flow matching", "prediction_type", unless=("flow_matching",)),
     *refused("the text's length is the flavor's: 512, Schnell 256", "tokenizer_max_length"),
     *refused("padding stays as the tokenizer makes it", "t5_padding", unless=("unmodified",)),
     *refused("the base model is quantized without its activations", "quantize_activations"),
