@@ -86,6 +86,14 @@ def test_one_rank_goes_on_where_two_were(undisturbed: Trained, gang: Gang, tmp_p
     assert alone.losses == pytest.approx(wanted, rel=TOLERANCE)
 
 
+def test_weights_in_shares_give_the_same_losses(undisturbed: Trained, gang: Gang, tmp_path: Path) -> None:
+    """Also of parameters that are no layer's, such as tokens that pad."""
+    fields = {"engine": {"strategy": "DeepSpeed", "zeroStage": 3}, "validation": None, "checkpoint": {}, "steps": 2}
+    run = gang.run(tmp_path, undisturbed.job | fields)
+    assert run.codes == {0: 0, 1: 0}, gang.log()
+    assert run.losses[1] == pytest.approx(undisturbed.run.losses[1], rel=TOLERANCE)
+
+
 def test_adapters_that_a_run_exports_are_loaded_by_the_pipeline(
     undisturbed: Trained, gang: Gang, tmp_path: Path
 ) -> None:
