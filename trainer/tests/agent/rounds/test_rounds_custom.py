@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -82,6 +83,34 @@ def test_a_command_that_is_killed_starts_anew_on_all_nodes_once_all_that_descend
     status = gang[0].status()
     (end,) = status["rounds"]
     assert (status["round"], end["number"], end["rank"], end["code"]) == (2, 1, victim, 137)
+    for agent in gang:
+        agent.mark("finish")
+    assert [agent.wait() for agent in gang] == [0, 0]
+
+
+def test_where_a_pod_is_lost_and_replaced_the_command_starts_anew_in_the_new_pod_and_in_the_one_that_stood_by(
+    gang: tuple[Agent, Agent], bundle: Path
+) -> None:
+    for agent in gang:
+        agent.environment["OARLOCK_REPLACES_PODS"] = "1"
+        agent.start_bundled(bundle, command("runs_in_rounds"))
+    linked(gang)
+    survivor, (stays, goes) = gang[0].pid, [processes(agent, 1) for agent in gang]
+    gang[1].end()
+    for pid in goes:
+        with contextlib.suppress(ProcessLookupError):  # the kernel was faster: its parent is dead
+            os.kill(pid, signal.SIGKILL)
+    for file in gang[1].scratch.glob("*-1"):
+        file.unlink()
+    gang[1].environment |= {"OARLOCK_INCARNATION": "2", "OARLOCK_FOLLOWS_THE_DEAD": "1", "OARLOCK_POD_UID": "another"}
+    gang[1].start_bundled(bundle, command("runs_in_rounds"))
+    after = [pid for agent in gang for pid in processes(agent, 2)]
+    assert not any(map(lives, [*stays, *goes]))
+    assert all(map(lives, after))
+    assert not (gang[1].scratch / "round-1").exists(), "a new pod begins with the round that the others are at"
+    assert gang[0].pid == survivor
+    (end,) = gang[0].status()["rounds"]
+    assert (end["number"], end["rank"], end["code"], end["lostPod"]) == (1, 1, 82, True)
     for agent in gang:
         agent.mark("finish")
     assert [agent.wait() for agent in gang] == [0, 0]
