@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from reads import Reads
 
 from oarlock_api.contract.environment import ROUND
-from oarlock_api.contract.layout import OWNER, parse_owner
-from oarlock_trainer.checkpoint.format import valid_checkpoints
+from oarlock_api.contract.history import METRICS
+from oarlock_api.contract.layout import DATA_MANIFEST, OWNER, PRIVATE, parse_owner
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, valid_checkpoints
 from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_STEP, held
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ def weights(output: Path) -> dict[str, bytes]:
 def run(gang: Gang, output: Path, folder: Path, *, resume: int | None = None, **options: Any) -> Run:
     later = {RESUME_STEP: str(resume), ROUND: "2"} if resume is not None else {}
     environment = {FOLDER: str(folder)} | later
-    settings = gang.training(checkpoint=options.pop("checkpoint", NO_CHECKPOINTS))
+    fields = {"checkpoint": NO_CHECKPOINTS, "model": {"family": "Flux1", "path": str(gang.model)}}
+    settings = gang.training(**{name: options.pop(name, value) for name, value in fields.items()})
     return gang.run(output, settings, environment=environment, recovery=MEMORY, **options)
 
 
@@ -76,6 +79,24 @@ def test_without_any_checkpoint_losses_and_weights_are_those_of_an_undisturbed_r
     assert weights(output) == weights(calm[0])
     assert f"resuming from step {step} of 8: the nodes have its state in memory" in gang.log()
     assert not memory.exists()  # the end of training gives it back
+
+
+def test_no_state_is_read_from_the_output_and_no_weights_of_what_is_trained_from_the_model(
+    killed: tuple[Path, Path], gang: Gang, tmp_path: Path
+) -> None:
+    output, memory, model = (tmp_path / name for name in ("output", "memory", "model"))
+    for here, there in zip((output, memory, model), (*killed, gang.model), strict=True):
+        shutil.copytree(there, here)
+    for unreadable in (model / "transformer").glob("*.safetensors"):
+        unreadable.write_bytes(b"")
+    assert valid_checkpoints(output)
+    with Reads(output) as reads:
+        again = run(gang, output, memory, resume=newest(memory), model={"family": "Flux1", "path": str(model)})
+        assert again.codes == {0: 0, 1: 0}, gang.log()
+        read = reads.names()
+    data = {name for name in read if name.startswith(f"{PRIVATE}/data/")}
+    counted = {name for name in read if Path(name).name in {MARKER, MANIFEST}}  # by the save at the end
+    assert read - data - counted == {OWNER, METRICS, DATA_MANIFEST}
 
 
 def test_a_damaged_part_sends_all_ranks_back_to_the_newest_checkpoint(
