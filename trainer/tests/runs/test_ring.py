@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from typing import TYPE_CHECKING, Any
 
+import nvml_library
 import pytest
 from agent_process import Agent, agents_of, eventually, free_port
+from reads import Reads
 
-from oarlock_api.contract.history import read_story
+from oarlock_api.contract.history import METRICS, read_story
+from oarlock_api.contract.layout import DATA_MANIFEST, OWNER, PRIVATE
+from oarlock_local import nvml
 from oarlock_trainer.checkpoint.memory.held import folder_of, held
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from gang import Gang
 
 STEPS = 40
+NO_STATE = (f"{PRIVATE}/data/", f"{PRIVATE}/history/", f"{PRIVATE}/probe-")
+"""What the data are, what agents tell, and whether the storage answers a new one."""
 
 
 def weights(output: Path) -> dict[str, bytes]:
@@ -36,7 +41,7 @@ class Nodes:
         ports, rendezvous = [free_port() for _ in self.agents], free_port()
         for node, agent in enumerate(self.agents):
             agent.job |= {
-                "gpus_per_node": 0, "output_directory": str(self.output), "training": training,
+                "gpus_per_node": 1, "output_directory": str(self.output), "training": training,
                 "recovery": {"inPlace": "Auto", "memory": {"everySteps": "2"}, "standbySeconds": 120},
                 **({"spares": spares} if spares else {}),
             }  # fmt: skip
@@ -56,11 +61,18 @@ class Nodes:
     def memory(self, node: int) -> Path:
         return folder_of("uid-of-job", 3, shared_memory=self.agents[node].scratch / "shm")
 
-    def lose(self, node: int) -> None:
-        """Agent, ranks and memory, as with the node."""
-        self.agents[node].send(signal.SIGKILL)
-        self.agents[node].end()
-        shutil.rmtree(self.memory(node))
+    def give_gpus(self, node: int, name: str) -> nvml.Control:
+        """Pretended ones that can break, for its next agent."""
+        folder = self.home / name
+        folder.mkdir()
+        self.agents[node].environment["NVML_LIBRARY"] = str(nvml_library.build(folder))
+        gpus = nvml.Control(folder)
+        gpus.set("gpus=1")
+        return gpus
+
+    def trains_again(self) -> bool:
+        """Whether a step was done since the first round ended."""
+        return any(end["downSeconds"] for end in self.agents[0].status().get("rounds", ()))
 
     def logs(self) -> str:
         return "\n".join(agent.log_path.read_text()[-4000:] for agent in self.agents)
@@ -86,8 +98,26 @@ def calm(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def lose_node_1(nodes: Nodes) -> None:
-    """Once node 0 has its part of a step, and the copy of node 1's."""
+def switch_off(nodes: Nodes) -> Callable[[], object]:
+    """Node 1, with its agent and ranks."""
+    return nodes.agents[1].end
+
+
+def drop_the_gpu(nodes: Nodes) -> Callable[[], object]:
+    """Node 1's falls off the bus, and its agent leaves. The pod's next incarnation has another one."""
+    gpus = nodes.give_gpus(1, "gpus")
+
+    def drop() -> None:
+        gpus.inject(gpu=0, xid=79)
+        assert nodes.agents[1].wait() == 80, nodes.logs()
+        nodes.give_gpus(1, "gpus of another node")
+
+    return drop
+
+
+def lose_node_1(nodes: Nodes, fault: Callable[[Nodes], Callable[[], object]] = switch_off) -> None:
+    """With its memory, once node 0 has its part of a step, and the copy of node 1's."""
+    strike = fault(nodes)
     for agent in nodes.agents:
         nodes.start(agent)
 
@@ -95,21 +125,27 @@ def lose_node_1(nodes: Nodes) -> None:
         return any(set(of) == {0, 1} and step >= 4 for step, of in held(nodes.memory(0), ranks_per_node=1).items())
 
     eventually(both, f"both parts on node 0:\n{nodes.logs()}")
-    nodes.lose(1)
+    strike()
+    shutil.rmtree(nodes.memory(1))
 
 
+@pytest.mark.parametrize("fault", [switch_off, drop_the_gpu])
 def test_a_lost_nodes_state_comes_back_from_the_next_and_the_weights_are_those_of_a_calm_run_to_the_last_bit(
-    nodes: Nodes, calm: Path
+    nodes: Nodes, calm: Path, fault: Callable[[Nodes], Callable[[], object]]
 ) -> None:
-    lose_node_1(nodes)
-    nodes.agents[1].environment |= {"OARLOCK_INCARNATION": "2", "OARLOCK_FOLLOWS_THE_DEAD": "1"}
-    nodes.start(nodes.agents[1])
+    lose_node_1(nodes, fault)
+    with Reads(nodes.output) as reads:
+        nodes.agents[1].environment |= {"OARLOCK_INCARNATION": "2", "OARLOCK_FOLLOWS_THE_DEAD": "1"}
+        nodes.start(nodes.agents[1])
+        eventually(nodes.trains_again, "a step of round 2")
+        read = {name for name in reads.names() if not name.startswith(NO_STATE)}
     assert nodes.agents[0].wait() == 0, nodes.logs()
     assert nodes.agents[1].wait() == 0, nodes.logs()
     (again,) = (line for line in read_story(nodes.output) if line.type == "RanksRestarted")
     back = next(line for line in nodes.agents[1].log() if line.get("message") == "state in memory that came back")
     assert again.data["step"] in back["steps"], nodes.logs()
     assert again.data["step"] >= 4
+    assert read == {OWNER, METRICS, DATA_MANIFEST}
     assert weights(nodes.output) == weights(calm)
 
 
