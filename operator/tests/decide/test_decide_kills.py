@@ -125,8 +125,9 @@ def lead_on(world: World) -> None:
 def ranks_fail(world: World, code: int) -> None:
     """The ranks of the gang end, and start anew in their pods; its leader tells when it is asked next."""
     if {0, 1} <= {*living(world)} and all(world.pod(rank).started for rank in (0, 1)):
-        world.end_round(code, step=10, resumed_step=5)
-        world.step(5)
+        reached = 5 * world.job.status.attempt
+        world.end_round(code, step=reached + 5, resumed_step=reached)
+        world.step(reached)
 
 
 def members(world: World, *ranks: int) -> None:
