@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 PIPELINES = {ModelFamily.Z_IMAGE: ZImagePipeline}
 STEPS = 4
-TOLERANCE = 1e-5
-"""Relative: the sum of a step's gradients comes in another order."""
+TOLERANCE, ROUNDED = 1e-5, 1e-3
+"""Relative: the sum of a step's gradients comes in another order; with weights in shares DeepSpeed adds a bias to a product
+that is rounded to bfloat16."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def test_weights_in_shares_give_the_same_losses(undisturbed: Trained, gang: Gang
     fields = {"engine": {"strategy": "DeepSpeed", "zeroStage": 3}, "validation": None, "checkpoint": {}, "steps": 2}
     run = gang.run(tmp_path, undisturbed.job | fields)
     assert run.codes == {0: 0, 1: 0}, gang.log()
-    assert run.losses[1] == pytest.approx(undisturbed.run.losses[1], rel=TOLERANCE)
+    assert run.losses[1] == pytest.approx(undisturbed.run.losses[1], rel=ROUNDED)
 
 
 def test_adapters_that_a_run_exports_are_loaded_by_the_pipeline(

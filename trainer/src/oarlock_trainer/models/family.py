@@ -83,7 +83,7 @@ class Presets:
 class TextStack:
     """The published model's text encoders, by what they cost: one large stack of layers, and others beside it.
 
-    What stands beside is a hundredth of the work, and counted in bytes alone.
+    What stands beside is a hundredth of the work, and counted in bytes alone; "" and 0 where nothing does.
     """
 
     name: str
