@@ -127,5 +127,12 @@ FAULTS = {
     "xid-79-in-place": Fault(
         "a GPU falls off the bus (XID 79), and its pod is made anew, from memory", _gpu(xid=79), cordons=True, **ANEW
     ),
+    "leader-xid-79-in-place": Fault(
+        "a GPU of rank 0's pod falls off the bus (XID 79), and its pod is made anew, from memory",
+        _gpu(xid=79),
+        cordons=True,
+        rank=0,
+        **ANEW,
+    ),
     "eviction": Fault("a pod is evicted: it saves first", lambda jobs, pod, _node: jobs.evict(pod)),
 }
