@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 
 from oarlock_api.contract.names import Label, pod_name
 from tests.e2e.jobs import SMALL, Jobs
+from tests.e2e.test_lost_nodes import cordoned
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 
@@ -91,9 +93,11 @@ def fresh(jobs: Jobs, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture
 def remembering(jobs: Jobs) -> Iterator[str]:
-    """Another one, which keeps its state in memory and seldom saves."""
+    """Another one, off the operator's node, which keeps its state in memory and seldom saves."""
     name = "remembers"
-    jobs.apply(name, recovery={"inPlace": "Auto", "memory": {"everySteps": 5}}, **{**SMALL, "every": 150})
+    with cordoned(jobs.cluster, [jobs.operator()["spec"]["nodeName"]]):
+        jobs.apply(name, recovery={"inPlace": "Auto", "memory": {"everySteps": 5}}, **{**SMALL, "every": 150})
+        jobs.wait(name, "its place", lambda _: len(jobs.nodes(name)) == 2)
     jobs.wait_for_checkpoint_of(name, 1)
     yield name
     jobs.delete(name)
@@ -130,18 +134,40 @@ def test_a_pod_that_is_lost_is_replaced_and_training_goes_on_with_the_same_losse
     assert all(len(told) == 1 for told in losses(jobs, fresh).values())
 
 
+@contextmanager
+def killed(jobs: Jobs, pod: str, _node: str) -> Iterator[None]:
+    """The pod alone, with its agent and ranks."""
+    jobs.cluster.fault("kill-container", f"default/{pod}")
+    yield
+
+
+@contextmanager
+def without_power(jobs: Jobs, _pod: str, node: str) -> Iterator[None]:
+    """Its node, until the end of the block."""
+    jobs.cluster.fault("kill", node)
+    try:
+        yield
+    finally:
+        jobs.cluster.fault("start", node)
+        jobs.cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=120s")
+
+
+@pytest.mark.parametrize("lost", [killed, without_power])
 def test_the_state_of_a_lost_pod_comes_back_from_the_next_node_and_no_checkpoint_is_read(
-    jobs: Jobs, remembering: str
+    jobs: Jobs, remembering: str, lost: Callable[[Jobs, str, str], AbstractContextManager[None]]
 ) -> None:
+    before, pod = newest(jobs, remembering), f"{remembering}-1-1"
+    node = jobs.cluster.kubectl("get", "pod", pod, "-o", "jsonpath={.spec.nodeName}")
     saved = jobs.status(remembering)["latestCheckpoint"]["step"]
     jobs.wait(remembering, "steps after it", lambda _: (jobs.agent(f"{remembering}-1-0").get("step") or 0) > saved + 30)
-    jobs.cluster.fault("kill-container", f"default/{remembering}-1-1")
-    status = jobs.wait(
-        remembering,
-        "the round after it",
-        lambda status: status.get("round") == 2 and "stage" not in status["recovery"],
-    )
+    with lost(jobs, pod, node):
+        status = jobs.wait(
+            remembering,
+            "the round after it",
+            lambda status: status.get("round") == 2 and "stage" not in status["recovery"],
+        )
     ended = status["rounds"][-1]
     assert ended["rung"] == "ReplacePod"
+    assert (status["attempt"], newest(jobs, remembering)[0]["uid"]) == (1, before[0]["uid"])
     assert saved < ended["resumedFromStep"] < saved + 150, "from a step that was never saved"
     assert all(len(told) == 1 for told in losses(jobs, remembering).values())
