@@ -245,7 +245,7 @@ def test_a_resumed_job_is_told_what_keeps_it_suspended() -> None:
         ("QueueMismatch", "its label says team-b, scheduling.queue team-a", "QueueMismatch"),
         ("NameTaken", "the Service flux belongs to somebody else", "NameTaken"),
         ("Hang", f"pod flux-1-1 on node-2: {HUNG}", "Hang"),
-        ("NoProgress", "4 attempts in a row made no newer checkpoint. The last fault: another one", "Hang"),
+        ("NoProgress", "4 attempts in a row made no progress. The last fault: another one", "Hang"),
     ],
 )
 def test_an_end_is_the_last_faults_only_where_it_says_so(reason: str, message: str, cause: str) -> None:

@@ -683,7 +683,7 @@ class Cause(StrEnum):
     NO_PROGRESS = (
         "NoProgress",
         Part.OVER,
-        "too many attempts in a row, or evictions, made no newer checkpoint",
+        "too many attempts in a row, or evictions, made no progress",
         "Mend what the last fault names, or save more often.",
     )
     DEADLINE_EXCEEDED = (

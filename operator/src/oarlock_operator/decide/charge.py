@@ -63,7 +63,7 @@ def _counted_in_vain(
     elif cause.budget is Budget.VOLUNTARY or (cause.failure_class in _WORKED_IN_VAIN and worked):
         count, most = counts.without_progress, o.spec.recovery.max_restarts_without_progress
         starts = "attempts and rounds" if draft.status.rounds else "attempts"
-        message = f"{starts} in a row made no newer checkpoint"
+        message = f"{starts} in a row made no progress"
         update = {"without_progress": count + 1}
     else:
         return counts

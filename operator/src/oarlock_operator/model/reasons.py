@@ -59,7 +59,7 @@ class Reason(StrEnum):
         "StartupDeadlineExceeded",
         "a placed gang did not come up within startupDeadlineSeconds; the message has the kubelet's words",
     )
-    NO_PROGRESS = "NoProgress", "too many attempts in a row, or evictions, made no newer checkpoint"
+    NO_PROGRESS = "NoProgress", "too many attempts in a row, or evictions, made no progress"
     APPLICATION_RESTARTS_EXHAUSTED = "ApplicationRestartsExhausted", "recovery.maxApplicationRestarts is used up"
     INFRASTRUCTURE_RESTARTS_EXHAUSTED = (
         "InfrastructureRestartsExhausted",
