@@ -19,7 +19,7 @@ from oarlock_api.contract.requests import MEANT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_DEADLINE_SECONDS = 60.0
+_DEADLINE_SECONDS = 120.0
 
 
 def eventually(fact: Callable[[], Any], what: str) -> Any:
