@@ -11,18 +11,22 @@ import json
 import math
 import os
 import shutil
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from oarlock_trainer.checkpoint.weights import Weights
 from oarlock_trainer.models.adapters import lora
 from oarlock_trainer.models.parameters import parameter_shapes
+from oarlock_trainer.models.transformer import saved_buffers
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_file, sync_folder, sync_tree
 from oarlock_trainer.runtime.errors import storage
 from oarlock_trainer.runtime.file_modes import make_ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
 
     from oarlock_api.contract.layout import Owner
     from oarlock_trainer.checkpoint.format import Checkpoint
@@ -101,7 +105,12 @@ class Export:
         from safetensors.torch import save_file  # noqa: PLC0415
 
         path = self._temporary / _TRAINED / name
-        content = {tensor: self._weights.read(tensor, shape).to(torch.bfloat16) for tensor, shape in tensors.items()}
+        content = {
+            tensor: self._buffers[tensor]
+            if tensor in self._buffers
+            else self._weights.read(tensor, shape).to(torch.bfloat16)
+            for tensor, shape in tensors.items()
+        }
         save_file(content, path, metadata={"format": "pt"})
         sync_file(path)
 
@@ -116,11 +125,17 @@ class Export:
         path = self._temporary / _TRAINED / f"{_WEIGHTS}.safetensors.index.json"
         path.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
+    @cached_property
+    def _buffers(self) -> Mapping[str, Tensor]:
+        """The base model's, which are not trained."""
+        return saved_buffers(self._base)
+
     def _files(self) -> dict[str, dict[str, Sequence[int]]]:
         """File -> its tensors with their shapes, by diffusers' names for files."""
         groups: list[dict[str, Sequence[int]]] = [{}]
         size = 0
-        for name, shape in parameter_shapes(self._base).items():
+        shapes = parameter_shapes(self._base) | {name: tuple(one.shape) for name, one in self._buffers.items()}
+        for name, shape in shapes.items():
             if groups[-1] and size + _bytes(shape) > _LARGEST_FILE:
                 groups.append({})
                 size = 0
