@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import subprocess
@@ -20,6 +19,7 @@ from agent_process import Agent
 from forked import Forks
 from gang import Gang
 from preprocess_runs import Preprocess
+from tiny_models import made_tiny
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,21 +54,8 @@ def _gpus_are_given_back() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A FLUX.1 directory, written by the command for it: this process stays without torch. Nobody changes it.
-
-    The workers of one run share it: whoever comes first makes it. What the command said lies beside it.
-    """
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    directory = shared / "tiny-flux"
-    with (shared / "tiny-flux.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not directory.exists():
-            command = [sys.executable, "-m", "oarlock_trainer", "make-tiny-flux", str(directory)]
-            environment = {key: value for key, value in os.environ.items() if key != "DS_ACCELERATOR"}
-            made = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, umask=0o022)
-            (shared / "tiny-flux.said").write_text(made.stdout + made.stderr)
-    return directory
+    """A FLUX.1 directory. Nobody changes it."""
+    return made_tiny("flux", tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,14 @@ tokenizers (trained here, on a few sentences), scheduler. Nothing is downloaded.
 
 from __future__ import annotations
 
-import io
 import json
-import random
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from oarlock_trainer.models.classes import imported
 from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.models.tiny_tokenizers import write_clip_tokenizer, write_t5_tokenizer
 from oarlock_trainer.runtime.file_modes import make_ordinary
 
 if TYPE_CHECKING:
@@ -27,17 +25,6 @@ LATENT_CHANNELS = 4
 TEXT_TOKENS = 32
 """Shorter than FLUX.1's 512: most of a tiny step would be padding."""
 
-_SENTENCES = (
-    "a photograph of a small boat on a quiet lake in the morning",
-    "two cats asleep on a red chair beside the window",
-    "the surface of the moon with craters and long shadows",
-    "a cup of coffee and a newspaper on a wooden table",
-    "an astronaut in a white suit smiles at the camera",
-    "bricks, grass and gravel seen from close by",
-    "a rocket rises from its pad in a cloud of smoke",
-    "people walk through a street after the rain, lights reflected in the water",
-)
-
 
 def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int = 4) -> None:
     """Write the model. The same seed gives the same bytes. Says nothing."""
@@ -46,8 +33,8 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
 
     disable_progress_bar()
     directory.mkdir(parents=True, exist_ok=True)
-    clip_tokens = _write_clip_tokenizer(directory / "tokenizer")
-    t5_tokens = _write_t5_tokenizer(directory / "tokenizer_2")
+    clip_tokens = write_clip_tokenizer(directory / "tokenizer")
+    t5_tokens = write_t5_tokenizer(directory / "tokenizer_2", tokens=TEXT_TOKENS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         transformer = imported(FLUX1.transformer)(
@@ -127,71 +114,6 @@ def _model_index() -> dict[str, Any]:
         "transformer": ["diffusers", "FluxTransformer2DModel"],
         "vae": ["diffusers", "AutoencoderKL"],
     }
-
-
-def _write_clip_tokenizer(directory: Path) -> int:
-    """Byte-pair tokenizer in CLIP's manner; returns the size of its vocabulary.
-
-    The pieces are counted here, not by a trainer: CLIP's marks the end of a word with </w>, and ties must not depend on
-    a hash seed.
-    """
-    from transformers import CLIPTokenizer  # noqa: PLC0415
-
-    words = [[*word[:-1], word[-1] + "</w>"] for line in _SENTENCES for word in _letters(line).split()]
-    letters = sorted({letter for letter in map(chr, range(33, 127)) if not letter.isupper()})
-    vocabulary = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
-    merges: list[tuple[str, str]] = []
-    for _ in range(120):
-        pairs: dict[tuple[str, str], int] = {}
-        for word in words:
-            for pair in pairwise(word):
-                pairs[pair] = pairs.get(pair, 0) + 1
-        best = max(sorted(pairs), key=lambda pair: pairs[pair])
-        merges.append(best)
-        vocabulary.append("".join(best))
-        words = [_merged(word, best) for word in words]
-    tokenizer = CLIPTokenizer(
-        vocab={piece: number for number, piece in enumerate(dict.fromkeys(vocabulary))},
-        merges=merges,
-        model_max_length=77,
-    )
-    tokenizer.save_pretrained(directory)
-    return len(tokenizer)
-
-
-def _merged(word: list[str], pair: tuple[str, str]) -> list[str]:
-    result: list[str] = []
-    for piece in word:
-        if result and (result[-1], piece) == pair:
-            result[-1] += piece
-        else:
-            result.append(piece)
-    return result
-
-
-def _letters(line: str) -> str:
-    return "".join(letter if letter.isalnum() else f" {letter} " for letter in line.lower())
-
-
-def _write_t5_tokenizer(directory: Path) -> int:
-    """SentencePiece tokenizer in T5's manner; returns the size of its vocabulary."""
-    import sentencepiece  # noqa: PLC0415
-    from transformers import T5TokenizerFast  # noqa: PLC0415
-
-    source = random.Random(0)  # noqa: S311 - shuffles words, guards nothing
-    words = " ".join(_SENTENCES).split()
-    lines = [*_SENTENCES, *(" ".join(source.sample(words, 8)) for _ in range(64))]
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=160, model_type="unigram", num_threads=1,
-        hard_vocab_limit=False, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2,
-    )  # fmt: skip
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    vocabulary = [(processor.id_to_piece(i), processor.get_score(i)) for i in range(processor.get_piece_size())]
-    tokenizer = T5TokenizerFast(vocab=vocabulary, extra_ids=0, model_max_length=TEXT_TOKENS)
-    tokenizer.save_pretrained(directory)
-    (directory / "spiece.model").write_bytes(model.getvalue())
-    return len(tokenizer)
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -1,7 +1,7 @@
 """A Z-Image model small enough for a laptop: the real layout and the real classes, random weights from a seed.
 
-Everything that reads a Z-Image directory of diffusers reads this one: transformer, VAE, Qwen3 encoder, its tokenizer (made
-here, of a few words), scheduler. Nothing is downloaded. The pictures it draws mean nothing.
+Everything that reads a Z-Image directory of diffusers reads this one: transformer, VAE, Qwen3 encoder, its tokenizer (made of
+a few sentences), scheduler. Nothing is downloaded. The pictures it draws mean nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.tiny_tokenizers import write_qwen_tokenizer
 from oarlock_trainer.models.zimage.family import Z_IMAGE
 from oarlock_trainer.runtime.file_modes import make_ordinary
 
@@ -23,16 +24,6 @@ LATENT_CHANNELS = 4
 TEXT_TOKENS = 96
 """Shorter than Z-Image's 512, and more than one multiple of the 32 tokens that texts are padded to."""
 
-_WORDS = (
-    "a an the of on in with and photograph small boat quiet lake morning two cats red chair window surface moon craters"
-    " shadows cup coffee table astronaut white suit camera bricks grass gravel rocket smoke street rain lights water"
-)
-_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-_CHAT = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
 
 def write(directory: Path, *, seed: int = 0, layers: int = 3, refiners: int = 1) -> None:
     """Write the model. The same seed gives the same bytes. Says nothing."""
@@ -41,7 +32,7 @@ def write(directory: Path, *, seed: int = 0, layers: int = 3, refiners: int = 1)
 
     disable_progress_bar()
     directory.mkdir(parents=True, exist_ok=True)
-    tokens = _write_tokenizer(directory / "tokenizer")
+    tokens = write_qwen_tokenizer(directory / "tokenizer", tokens=TEXT_TOKENS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         transformer = imported(Z_IMAGE.transformer)(
@@ -85,29 +76,3 @@ def _model_index() -> dict[str, Any]:
         "transformer": ["diffusers", "ZImageTransformer2DModel"],
         "vae": ["diffusers", "AutoencoderKL"],
     }
-
-
-def _write_tokenizer(directory: Path) -> int:
-    """Byte-pair tokenizer in Qwen's manner, with a chat template; returns the size of its vocabulary.
-
-    A known word is put together letter by letter from its beginning, so that each has one way to be cut.
-    """
-    from tokenizers.pre_tokenizers import ByteLevel  # noqa: PLC0415
-    from transformers import Qwen2Tokenizer  # noqa: PLC0415
-
-    space = "\u0120"  # how byte-level tokenizers write it
-    merges: dict[tuple[str, str], None] = {}
-    for word in _WORDS.split():
-        whole = space + word
-        merges |= {(whole[:end], whole[end]): None for end in range(1, len(whole))}
-    pieces = [*_SPECIAL, *sorted(ByteLevel.alphabet()), *("".join(pair) for pair in merges)]
-    tokenizer = Qwen2Tokenizer(
-        vocab={piece: number for number, piece in enumerate(pieces)},
-        merges=list(merges),
-        model_max_length=TEXT_TOKENS,
-        eos_token="<|im_end|>",  # noqa: S106 - no password
-        additional_special_tokens=["<|im_start|>", "<|im_end|>"],
-    )
-    tokenizer.chat_template = _CHAT
-    tokenizer.save_pretrained(directory)
-    return len(tokenizer)
