@@ -59,6 +59,12 @@ def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Stable Diffusion 3.5 directory. Nobody changes it."""
+    return made_tiny("sd3", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("pictures") / "photos"
     photographs.write(directory, count=24)

@@ -107,7 +107,8 @@ class Objective(Group):
     )
     auto_shift: StrictBool = Field(
         default=False,
-        description="Derive the shift from the picture's size. SimpleTuner: flow_schedule_auto_shift.",
+        description="Take the family's shift: by the picture's size, StableDiffusion3 3. SimpleTuner: "
+        "flow_schedule_auto_shift.",
     )
     timesteps: Timesteps = Field(
         default=Timesteps.SIGMOID,

@@ -21,6 +21,7 @@ class ModelFamily(StrEnum):
 
     FLUX1 = "Flux1"
     Z_IMAGE = "ZImage"
+    STABLE_DIFFUSION_3 = "StableDiffusion3"
 
 
 class ModelFlavor(StrEnum):
@@ -31,11 +32,14 @@ class ModelFlavor(StrEnum):
     KREA = "Krea"
     BASE = "Base"
     TURBO = "Turbo"
+    LARGE = "Large"
+    MEDIUM = "Medium"
 
 
 FLAVORS = {
     ModelFamily.FLUX1: (ModelFlavor.DEV, ModelFlavor.SCHNELL, ModelFlavor.KREA),
     ModelFamily.Z_IMAGE: (ModelFlavor.BASE, ModelFlavor.TURBO),
+    ModelFamily.STABLE_DIFFUSION_3: (ModelFlavor.LARGE, ModelFlavor.MEDIUM),
 }
 """Variants of each architecture; the first is taken where a job names none."""
 
@@ -92,7 +96,8 @@ class Model(Group):
     family: ModelFamily = Field(description="Architecture. SimpleTuner: model_family.")
     flavor: ModelFlavor | None = Field(
         default=None,
-        description="Variant; absent = the family's first one (Flux1: Dev, ZImage: Base). SimpleTuner: model_flavour.",
+        description="Variant; absent = the family's first one (Flux1: Dev, ZImage: Base, StableDiffusion3: Large). "
+        "SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(
         default=None,

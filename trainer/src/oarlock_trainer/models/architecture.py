@@ -39,13 +39,27 @@ class BlockKind:
     modulation: int
     """Weights of a block that scale and shift whole samples."""
     kept: Kept
+    text_met: int | None = None
+    """What the text's tokens meet, where it is not as much."""
     image: bool = True
     text: bool = True
     """Whether the image's tokens go through these blocks, and the text's."""
+    alone: int = 0
+    """How often the image's tokens attend to each other alone, beside the attention of all."""
 
     def share(self, text_share: float) -> float:
         """Of a sample's tokens, of which the text has `text_share`, those that go through these blocks. Both 0..1."""
         return self.image * (1.0 - text_share) + self.text * text_share
+
+    def met_by(self, text_share: float) -> float:
+        """Weights that a sample's token meets on average, where the text has `text_share` of its tokens, 0..1."""
+        text = self.met if self.text_met is None else self.text_met
+        return self.image * self.met * (1.0 - text_share) + self.text * text * text_share
+
+    def attended(self, tokens: int, text_share: float) -> float:
+        """Pairs of a query and a key in one sample of so many tokens, of which the text has `text_share`, 0..1."""
+        all_of_them, image = self.share(text_share) * tokens, (1.0 - text_share) * tokens
+        return all_of_them**2 + self.alone * image**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

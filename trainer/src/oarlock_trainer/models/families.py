@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.family import TRANSFORMER
 from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.models.sd3.family import STABLE_DIFFUSION_3
 from oarlock_trainer.models.zimage.family import Z_IMAGE
 from oarlock_trainer.runtime.errors import ConfigurationError, readable
 
@@ -17,9 +18,14 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_api.weights import Model, ModelFlavor
+    from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.models.family import Family
 
-FAMILIES: Mapping[ModelFamily, Family] = {ModelFamily.FLUX1: FLUX1, ModelFamily.Z_IMAGE: Z_IMAGE}
+FAMILIES: Mapping[ModelFamily, Family] = {
+    ModelFamily.FLUX1: FLUX1,
+    ModelFamily.Z_IMAGE: Z_IMAGE,
+    ModelFamily.STABLE_DIFFUSION_3: STABLE_DIFFUSION_3,
+}
 
 
 def family_of(model: Model) -> Family:
@@ -30,6 +36,12 @@ def family_of(model: Model) -> Family:
 def flavor_of(model: Model) -> ModelFlavor:
     """The variant of a job's model: the family's first one where the job names none."""
     return model.flavor or next(iter(family_of(model).flavors))
+
+
+def published(model: Model) -> Architecture:
+    """The published model that is taken where a job's own is not at hand."""
+    family = family_of(model)
+    return family.flavors[flavor_of(model)].published or family.published
 
 
 def masks_text(training: Training) -> bool:

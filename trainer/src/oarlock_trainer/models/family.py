@@ -40,6 +40,8 @@ class Flavor:
     guidance: float
     is_guided_twice: bool = False
     """Guidance is the scale of two passes for each step, one of them with the negative prompt, and no input of the model."""
+    published: Architecture | None = None
+    """Its published model, where that is not the family's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,8 @@ class Family:
     text_classes: tuple[str, ...]
     """Of transformers."""
     grid: Grid
-    shift: Shift
+    shift: Shift | float
+    """Of noise levels with objective.autoShift: by the picture's size, or the same for all."""
     blocks: tuple[str, ...]
     """The transformer's lists of blocks, in the order of the forward pass."""
     presets: Presets

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.flux import code as flux
+from oarlock_trainer.models.sd3 import code as sd3
 from oarlock_trainer.models.zimage import code as zimage
 
 if TYPE_CHECKING:
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
     from oarlock_api.weights import Model
     from oarlock_trainer.models.family_code import FamilyCode
 
-CODES: Mapping[ModelFamily, FamilyCode] = {ModelFamily.FLUX1: flux.CODE, ModelFamily.Z_IMAGE: zimage.CODE}
+CODES: Mapping[ModelFamily, FamilyCode] = {
+    ModelFamily.FLUX1: flux.CODE,
+    ModelFamily.Z_IMAGE: zimage.CODE,
+    ModelFamily.STABLE_DIFFUSION_3: sd3.CODE,
+}
 
 
 def code_of(model: Model) -> FamilyCode:

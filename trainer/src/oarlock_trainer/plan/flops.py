@@ -43,12 +43,12 @@ def training_flops(
 
 def matrix_flops(shape: Architecture, *, tokens: int, text_share: float = 0.0) -> float:
     """FLOPs of the products with weights in one sample's forward pass."""
-    return 2.0 * sum(kind.number * kind.met * kind.share(text_share) for kind in shape.kinds) * tokens
+    return 2.0 * sum(kind.number * kind.met_by(text_share) for kind in shape.kinds) * tokens
 
 
 def attention_flops(shape: Architecture, *, tokens: int, text_share: float = 0.0) -> float:
     """FLOPs of attention in one sample's forward pass: queries with keys, and weights with values, in every block."""
-    return sum(kind.number * 4.0 * (kind.share(text_share) * tokens) ** 2 for kind in shape.kinds) * shape.width
+    return 4.0 * shape.width * sum(kind.number * kind.attended(tokens, text_share) for kind in shape.kinds)
 
 
 def peak_flops(device_name: str) -> float | None:

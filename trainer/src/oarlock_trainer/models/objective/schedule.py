@@ -1,8 +1,8 @@
 """Which noise level a sample is trained at.
 
 sigma = sigmoid(scale x N(0, 1)), uniform or Beta, then shifted: sigma' = s sigma / (1 + (s - 1) sigma). s is a constant, or
-with autoShift exp(mu), mu linear in the number of image tokens, as the family's pipeline in diffusers has it. The shifted
-level is spread over [minNoise, maxNoise] along a line.
+with autoShift the family's, as its pipeline in diffusers has it: one number, or exp(mu), mu linear in the number of image
+tokens. The shifted level is spread over [minNoise, maxNoise] along a line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BETA = 2.0
 """Both parameters of the Beta distribution, as SimpleTuner has them."""
 
 
-def noise_level(objective: Objective, draws: SampleDraws, *, image_tokens: int, automatic: Shift) -> float:
+def noise_level(objective: Objective, draws: SampleDraws, *, image_tokens: int, automatic: Shift | float) -> float:
     """Sigma of a sample: 0 = the picture, 1 = pure noise."""
     if objective.timesteps is Timesteps.SIGMOID:
         sigma = 1.0 / (1.0 + math.exp(-objective.sigmoid_scale * draws.normal))
@@ -33,8 +33,10 @@ def noise_level(objective: Objective, draws: SampleDraws, *, image_tokens: int, 
     return objective.min_noise + (objective.max_noise - objective.min_noise) * shifted
 
 
-def automatic_shift(image_tokens: int, shift: Shift) -> float:
+def automatic_shift(image_tokens: int, shift: Shift | float) -> float:
     """Shift for a number of image tokens."""
+    if isinstance(shift, float):
+        return shift
     slope = (shift.high - shift.low) / (shift.many_tokens - shift.few_tokens)
     return math.exp(shift.low + slope * (image_tokens - shift.few_tokens))
 

@@ -1,0 +1,17 @@
+"""What Stable Diffusion 3.5 computes in its own way: one record of the functions of this folder."""
+
+from __future__ import annotations
+
+from oarlock_trainer.models.family_code import FamilyCode
+from oarlock_trainer.models.sd3 import forward, tiny
+from oarlock_trainer.models.sd3.captions import CaptionEncoder
+from oarlock_trainer.models.sd3.noise_levels import set_noise_levels
+from oarlock_trainer.models.sd3.velocity import velocity
+
+CODE = FamilyCode(
+    velocity=velocity,
+    install=forward.install,
+    caption_encoder=CaptionEncoder,
+    set_noise_levels=set_noise_levels,
+    write_tiny=tiny.write,
+)
