@@ -221,7 +221,7 @@ def test_an_older_switch_of_another_family_is_refused(
 ) -> None:
     (place / "config.env").write_text(CONFIG_ENV.replace(f"{family}=false", f"{family}=true"))
     assert main(["import-simpletuner", str(place / "config.env")]) == 85
-    assert f": {family.lower()}: not trained here" in capsys.readouterr().err
+    assert f": {family.lower()}: a switch of older versions: remove it" in capsys.readouterr().err
 
 
 def test_an_example_that_names_no_family_is_asked_for_one(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oarlock_api.weights import ModelFamily, ModelFlavor
@@ -27,14 +27,20 @@ class Words:
     """By model_flavour."""
     repositories: Mapping[ModelFlavor, str]
     """Of the hub."""
-    assisted: frozenset[ModelFlavor]
-    """Whose adapters SimpleTuner trains over those of an assistant."""
     modules: Mapping[str, tuple[str, ...]]
     """Class of the transformer's modules -> names and presets of the linear layers in it, for LyCORIS."""
     largest: int
     """The larger side of the family's largest layer within blocks: from half of it on LyCORIS trains whole factors."""
+    assisted: frozenset[ModelFlavor] = frozenset()
+    """Whose adapters SimpleTuner trains over those of an assistant."""
     targets: str = ""
     """The preset that LoRA's adapters always get, where no option chooses one."""
+    unread: tuple[str, ...] = ()
+    """Options that SimpleTuner does not look at for this family."""
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Option -> the one value that a job can do, and why no other."""
+    differs: Mapping[str, str] = field(default_factory=dict)
+    """Option -> how the job is not the same where it is absent."""
 
     def flavor_of(self, model: str) -> ModelFlavor | None:
         """The flavor whose repository a path or name ends with, in small or capital letters."""
@@ -47,6 +53,7 @@ def _feed_forward(family: Family) -> tuple[str, ...]:
 
 
 _FLUX1, _Z_IMAGE = FAMILIES[ModelFamily.FLUX1], FAMILIES[ModelFamily.Z_IMAGE]
+_SD3 = FAMILIES[ModelFamily.STABLE_DIFFUSION_3]
 _WORDS = {
     _FLUX1.slug: Words(
         family=_FLUX1,
@@ -77,6 +84,26 @@ _WORDS = {
         },
         largest=15_360,
         targets="all",
+    ),
+    _SD3.slug: Words(
+        family=_SD3,
+        default="medium",
+        flavors={"large": ModelFlavor.LARGE, "medium": ModelFlavor.MEDIUM},
+        repositories={
+            ModelFlavor.LARGE: "stabilityai/stable-diffusion-3.5-large",
+            ModelFlavor.MEDIUM: "stabilityai/stable-diffusion-3.5-medium",
+        },
+        modules={"Attention": ("all",), "FeedForward": _feed_forward(_SD3)},
+        largest=4 * _SD3.published.width,
+        targets="mmdit",
+        unread=("flux_attention_masked_training",),
+        refused=dict.fromkeys(
+            ("sd3_clip_uncond_behaviour", "sd3_t5_uncond_behaviour"),
+            ("empty_string", "captions that are dropped are empty here, not zeros; set it to empty_string"),
+        ),
+        differs={
+            "tokenizer_max_length": "SimpleTuner takes 154 of T5's tokens, a job 256, as diffusers' pipeline does"
+        },
     ),
 }
 

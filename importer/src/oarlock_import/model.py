@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.weights import ModelFlavor
     from oarlock_import.draft import Draft
+    from oarlock_import.family import Words
     from oarlock_import.options import Options
     from oarlock_import.places import Places
 
@@ -27,9 +28,10 @@ def place(
     """Write model, method and adapters; `find` gives the text of a file, `has_folder` tells whether one is here."""
     if "model_family" not in options:
         options.refused(
-            "model_family", "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux) or z-image"
+            "model_family", "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux), z-image or sd3"
         )
     options.carry(draft, "model_family")
+    _of_the_family(options, words_of(options))
     flavor = _base(options, draft, places, has_folder)
     if options.value("model_type") == "lora":
         _lora(options, draft, places=places, flavor=flavor, find=find)
@@ -81,6 +83,18 @@ def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[
     return flavor
 
 
+def _of_the_family(options: Options, words: Words) -> None:
+    """Options that mean another thing in this family, or nothing."""
+    for key, (value, why) in words.refused.items():
+        if (options.raw(key) or value) != value:
+            options.refused(key, why)
+    for key in words.unread:
+        options.ignored(key, "belongs to another model family")
+    for key, differs in words.differs.items():
+        if key not in options:
+            options.report.mapped(options.source, key, words="absent", differs=differs)
+
+
 def _lora(
     options: Options, draft: Draft, *, places: Places, flavor: ModelFlavor | None, find: Callable[[str], str]
 ) -> None:
@@ -123,6 +137,8 @@ def _standard(options: Options, draft: Draft) -> None:
     presets = words.family.presets.names
     if words.targets:
         draft.put("training.lora.targets", list(presets[words.targets]))
+        told = f"SimpleTuner's own of {words.family.name} -> training.lora.targets: {', '.join(presets[words.targets])}"
+        options.report.mapped(options.source, "lora_rank", words=told)
         options.ignored("flux_lora_target", "belongs to another model family")
     elif target in presets:
         options.carry(draft, "flux_lora_target", value=list(presets[target]))

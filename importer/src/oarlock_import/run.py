@@ -75,15 +75,17 @@ def _accumulation(options: Options, launch: Launch, draft: Draft) -> None:
 
 
 def _activation_checkpointing(options: Options, draft: Draft) -> None:
-    """SimpleTuner recomputes `interval` blocks together and begins anew after `stride`, in each of the two kinds of blocks.
+    """SimpleTuner recomputes `interval` blocks together and begins anew after `stride`, in each of the lists of blocks.
 
     Here each block is recomputed by itself, which changes no number.
     """
     switch, width, apart = _CHECKPOINTING
     interval = max(options.value(width) or 1, 1)
     stride = options.value(apart) or interval
-    shape = words_of(options).family.published
-    kinds = [kind.number for kind in shape.kinds]
+    family = words_of(options).family
+    flavor = next((one for one in family.flavors if one == draft.get("training.model.flavor")), None)
+    shape = (family.flavors[flavor].published if flavor else None) or family.published
+    kinds = [kind.number for kind in shape.kinds] if len(family.blocks) > 1 else [shape.blocks]
     recomputed = sum(block % stride < interval for blocks in kinds for block in range(blocks))
     if not options.value(switch):
         options.carry(draft, switch, value="None")

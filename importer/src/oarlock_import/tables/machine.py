@@ -60,5 +60,8 @@ MACHINE: tuple[Row, ...] = (
         " crepa_adjacent_distance crepa_adjacent_tau crepa_encoder crepa_encoder_image_size"
         " crepa_drop_vae_encoder crepa_normalize_by_frames crepa_spatial_align",
     ),
-    *refused("not trained here: remove it, and write model_family flux (FLUX=true in config.env) or z-image", FAMILIES),
+    *refused(
+        "a switch of older versions: remove it, and write model_family flux (FLUX=true in config.env), z-image or sd3",
+        FAMILIES,
+    ),
 )

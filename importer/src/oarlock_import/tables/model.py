@@ -11,7 +11,12 @@ _ONLY_THE_DIRECTORY = (
 _CONDITIONED = "no training of ControlNet or other conditioned models here"
 
 MODEL: tuple[Row, ...] = (
-    mapped("model_family", "training.model.family", Kind.TEXT, words={"flux": "Flux1", "z-image": "ZImage"}),
+    mapped(
+        "model_family",
+        "training.model.family",
+        Kind.TEXT,
+        words={"flux": "Flux1", "z-image": "ZImage", "sd3": "StableDiffusion3"},
+    ),
     judged(
         "model_flavour",
         "training.model.flavor",
@@ -24,6 +29,8 @@ MODEL: tuple[Row, ...] = (
             "base": "Base",
             "turbo": "Turbo",
             "turbo-ostris-v2": "Turbo",
+            "large": "Large",
+            "medium": "Medium",
         },
         aliases=("model_flavor",),
     ),
@@ -84,7 +91,7 @@ MODEL: tuple[Row, ...] = (
         unless=("no_change",),
     ),
     *refused("all families are trained by flow matching", "prediction_type", unless=("flow_matching",)),
-    *refused("the text's length is the flavor's: 512, Schnell 256", "tokenizer_max_length"),
+    *refused("the text's length is the flavor's: 512, Schnell 256; of T5 in sd3 256", "tokenizer_max_length"),
     *refused("padding stays as the tokenizer makes it", "t5_padding", unless=("unmodified",)),
     *refused("the base model is quantized without its activations", "quantize_activations"),
     *refused("quantized base weights keep bfloat16 beside them", "base_model_default_dtype", unless=("bf16",)),

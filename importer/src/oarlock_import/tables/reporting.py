@@ -38,7 +38,7 @@ REPORTING: tuple[Row, ...] = (
         "validation_guidance_real",
         unless=(0, 1),
     ),
-    *refused("pictures are made by FLUX.1's own scheduler", "validation_noise_scheduler", unless=("euler",)),
+    *refused("pictures are made by the model's own scheduler", "validation_noise_scheduler", unless=("euler",)),
     *refused(
         "pictures are made by the job itself",
         "validation_method validation_external_script",
