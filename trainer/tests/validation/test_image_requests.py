@@ -80,20 +80,26 @@ def test_with_a_negative_prompt_the_guidance_is_that_of_two_passes(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("flavor", "fields", "steps", "scale"),
+    ("family", "flavor", "fields", "steps", "scale"),
     [
-        (None, {}, 50, 5.0),
-        ("Base", {"guidance": 3.0}, 50, 4.0),
-        ("Turbo", {}, 9, 1.0),
-        ("Turbo", {"guidance": 2.0}, 9, 3.0),
+        ("ZImage", None, {}, 50, 5.0),
+        ("ZImage", "Base", {"guidance": 3.0}, 50, 4.0),
+        ("ZImage", "Turbo", {}, 9, 1.0),
+        ("ZImage", "Turbo", {"guidance": 2.0}, 9, 3.0),
+        ("StableDiffusion3", None, {}, 28, 3.5),
+        ("StableDiffusion3", "Medium", {}, 40, 4.5),
+        ("StableDiffusion3", "Medium", {"guidance": 7.0, "negativePrompt": "ugly"}, 40, 7.0),
+        ("StableDiffusion3", "Medium", {"guidance": 1.0}, 40, 1.0),
+        ("StableDiffusion3", "Medium", {"guidance": 0.0}, 40, 1.0),
     ],
 )
 def test_guidance_of_a_family_that_is_not_told_it_is_two_passes_as_its_pipeline_counts_them(
-    tmp_path: Path, flavor: str | None, fields: dict[str, Any], steps: int, scale: float
+    tmp_path: Path, family: str, flavor: str | None, fields: dict[str, Any], *, steps: int, scale: float
 ) -> None:
-    """Z-Image's pipeline makes one pass at 0."""
-    (found,) = requests_of(job(tmp_path, flavor, family="ZImage", prompts=BOAT, **fields))
-    assert (found.steps, found.guidance, found.scale, found.negative) == (steps, 1.0, scale, "")
+    """Without a negative prompt, too. Z-Image's pipeline makes one pass at 0, that of Stable Diffusion at 1 and below."""
+    (found,) = requests_of(job(tmp_path, flavor, family=family, prompts=BOAT, **fields))
+    negative = fields.get("negativePrompt", "")
+    assert (found.steps, found.guidance, found.scale, found.negative) == (steps, 1.0, scale, negative)
 
 
 def test_sizes_that_are_no_multiple_of_16_are_rounded_down_and_files_say_what_was_asked_for(tmp_path: Path) -> None:
