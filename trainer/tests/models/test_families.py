@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import oarlock_trainer
-from oarlock_api.weights import ModelFamily
+from oarlock_api.weights import FLAVORS, ModelFamily
 from oarlock_trainer.data.buckets import alignment
 from oarlock_trainer.models.families import FAMILIES, family_in
 from oarlock_trainer.ranks import preload
@@ -49,6 +49,7 @@ def test_every_family_of_the_api_says_all_and_computes_all() -> None:
 
     assert FAMILIES.keys() == CODES.keys() == set(ModelFamily)
     assert len({family.slug for family in FAMILIES.values()}) == len(folders()) == len(FAMILIES)
+    assert {key: tuple(family.flavors) for key, family in FAMILIES.items()} == FLAVORS
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.slug)

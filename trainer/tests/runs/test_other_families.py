@@ -24,6 +24,8 @@ PIPELINES = {ModelFamily.Z_IMAGE: ZImagePipeline, ModelFamily.STABLE_DIFFUSION_3
 STEPS = 4
 TOLERANCE = 1e-5
 """Relative: the sum of a step's gradients comes in another order."""
+ROUNDING = 1e-3
+"""Relative, of weights in shares, in bfloat16."""
 WEIGHTS = "transformer/diffusion_pytorch_model.safetensors"
 
 
@@ -100,7 +102,7 @@ def test_weights_in_shares_give_the_same_losses(undisturbed: Trained, gang: Gang
     fields = {"engine": {"strategy": "DeepSpeed", "zeroStage": 3}, "validation": None, "checkpoint": {}, "steps": 2}
     run = gang.run(tmp_path, undisturbed.job | fields)
     assert run.codes == {0: 0, 1: 0}, gang.log()
-    assert run.losses[1] == pytest.approx(undisturbed.run.losses[1], rel=TOLERANCE)
+    assert run.losses[1] == pytest.approx(undisturbed.run.losses[1], rel=ROUNDING)
 
 
 def test_adapters_of_a_quantized_model_with_masks_are_exported_and_loaded_by_the_pipeline(
