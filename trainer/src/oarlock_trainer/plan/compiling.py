@@ -11,10 +11,9 @@ from oarlock_api.engine import Compile, CompileMode
 
 MOST_OWN = 4
 """Numbers of tokens that have graphs of their own where the job does not say: two minutes to four of waiting, once."""
-_KINDS = 2
-_DYNAMIC = 5
-"""Two of the first shape, and three whose sizes are open: the very first block's inputs are views, whose sizes torch tells
-from those of other blocks' inputs."""
+_FIRST = 1
+"""Of the graphs whose sizes are open one more than there are kinds: the very first block's inputs are views, whose sizes
+torch tells from those of other blocks' inputs."""
 _SECONDS = (15.0, 30.0)
 """Of one graph. Four took a minute on two cores (docs/model-speed.md); the second figure is twice that, for eight ranks that
 share the cores of a node. A model."""
@@ -30,16 +29,17 @@ def settled(settings: Compile, *, shapes: int, masked: bool) -> Compile:
     return settings.model_copy(update={"dynamic": masked or shapes > MOST_OWN})
 
 
-def graphs(settings: Compile, *, shapes: int, masked: bool) -> int:
-    """Graphs of a whole run, with `dynamic` decided."""
+def graphs(settings: Compile, *, shapes: int, masked: bool, kinds: int = 2) -> int:
+    """Graphs of a whole run over so many kinds of blocks, with `dynamic` decided."""
     if settings.mode is CompileMode.NONE:
         return 0
-    return _DYNAMIC if settings.dynamic and (masked or shapes > 1) else _KINDS * shapes
+    # Of the first shape each kind has one, and another whose sizes are open.
+    return 2 * kinds + _FIRST if settings.dynamic and (masked or shapes > 1) else kinds * shapes
 
 
-def words(settings: Compile, *, shapes: int, masked: bool) -> str:
+def words(settings: Compile, *, shapes: int, masked: bool, kinds: int = 2) -> str:
     """How long the first attempt compiles, in a line; empty where it does not."""
-    number = graphs(settings, shapes=shapes, masked=masked)
+    number = graphs(settings, shapes=shapes, masked=masked, kinds=kinds)
     if not number:
         return ""
     many = f"{shapes} number{'s' if shapes > 1 else ''} of{' image' if masked else ''} tokens"

@@ -73,7 +73,7 @@ def forecast(
         raise ConfigurationError(f"{refused}\n{kind.name} is assumed: --gpu names another") from refused
     shapes, masked = len(tokens), masks_text(training)
     settings = compiling.settled(training.compile, shapes=shapes, masked=masked)
-    words = compiling.words(settings, shapes=shapes, masked=masked)
+    words = compiling.words(settings, shapes=shapes, masked=masked, kinds=len(plan.work.shape.kinds))
     compiles = [f"compile       {words}"] if words else []
     return where + "".join(f"{line}\n" for line in [*describe(plan), *compiles, *in_memory(plan.work, spec)])
 
