@@ -76,7 +76,7 @@ def test_what_a_job_of_this_family_does_not_do_is_refused(
     assert any(key.startswith(named) for key in imported(sd3 | given, folder).refused)
 
 
-def test_of_medium_every_other_block_is_counted_over_the_one_list_that_it_has(
+def test_of_mediums_one_list_of_24_blocks_every_fourth_one_is_a_quarter(
     imported: Callable[..., Imported], sd3: dict[str, Any], folder: dict[str, Any]
 ) -> None:
     some = {
@@ -84,4 +84,4 @@ def test_of_medium_every_other_block_is_counted_over_the_one_list_that_it_has(
         "gradient_checkpointing_segment_stride": 4,
     }  # fmt: skip
     found = imported(sd3 | some, folder).spec["training"].get("activationCheckpointing")
-    assert found is not None
+    assert found == {"mode": "Partial", "percent": 25}
