@@ -37,6 +37,7 @@ from oarlock_trainer.data.shards import Shard  # noqa: E402
 from oarlock_trainer.models.encoders import PictureEncoder  # noqa: E402
 from oarlock_trainer.models.flux import tiny  # noqa: E402
 from oarlock_trainer.models.flux.captions import CaptionEncoder  # noqa: E402
+from oarlock_trainer.models.flux.code import CODE  # noqa: E402
 from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 from oarlock_trainer.plan.encoding import VAE_BATCH  # noqa: E402
 from oarlock_trainer.preprocess.latents import Task, bits, decode, encode, encode_pictures  # noqa: E402
@@ -83,7 +84,7 @@ def measure(folder: Path, *, count: int, rounds: int) -> None:
         names = [f"{number}.jpg" for number in range(_DIFFERENT)]
         for name, body in zip(names, jpegs(_DIFFERENT, side=_SIDE, aspects=(1.0,)), strict=True):
             LocalFiles(folder / "pictures", field="bench").write(name, body)
-    vae = PictureEncoder(folder / "model", FLUX1, torch.device("cpu"))
+    vae = PictureEncoder(folder / "model", FLUX1, torch.device("cpu"), code=CODE)
     measured: dict[str, list[Figures]] = {}
     for _ in range(rounds):
         line = _Pictures(folder, count)

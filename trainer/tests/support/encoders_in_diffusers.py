@@ -21,6 +21,7 @@ from PIL import Image
 from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.models.encoders import PictureEncoder
 from oarlock_trainer.models.flux.captions import CaptionEncoder
+from oarlock_trainer.models.flux.code import CODE
 from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.validation.decoding import PictureDecoder
 
@@ -62,7 +63,7 @@ def captions(pipeline: FluxPipeline, model: Path, device: torch.device) -> dict[
 def pictures(pipeline: FluxPipeline, model: Path, device: torch.device) -> dict[str, float]:
     """The VAE's distances, there and back."""
     pixels = picture()
-    ours = PictureEncoder(model, FLUX1, device).encode(pixels[None], [SEED])
+    ours = PictureEncoder(model, FLUX1, device, code=CODE).encode(pixels[None], [SEED])
     vae = pipeline.vae
     prepared = pipeline.image_processor.preprocess(Image.fromarray(pixels)).to(device, vae.dtype)
     found = vae.encode(prepared).latent_dist
@@ -72,7 +73,7 @@ def pictures(pipeline: FluxPipeline, model: Path, device: torch.device) -> dict[
     scaled = theirs / vae.config.scaling_factor + vae.config.shift_factor
     decoded = vae.decode(scaled.to(vae.dtype), return_dict=False)[0]
     shown = np.asarray(pipeline.image_processor.postprocess(decoded.float(), output_type="pil")[0], dtype=np.float32)
-    mine = np.asarray(PictureDecoder(model, FLUX1, device).decode(theirs.float()), dtype=np.float32)
+    mine = np.asarray(PictureDecoder(model, FLUX1, device, code=CODE).decode(theirs.float()), dtype=np.float32)
     return {
         "latents": distance(ours, theirs),
         "picture": float(np.abs(mine - shown).mean()),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from oarlock_trainer.models.flux.code import CODE
 from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.models.flux.velocity import pack, unpack
 from oarlock_trainer.validation.decoding import PictureDecoder
@@ -66,11 +67,11 @@ def test_unpacked_tokens_are_the_latents_that_were_packed() -> None:
 def test_on_a_gpu_the_decoder_makes_the_cpus_picture_and_leaves_its_memory_to_training(tiny_flux: Path) -> None:
     latents = draw_noise(3, FLUX1.grid, channels=4, width=256, height=256)
     gpu = torch.device("cuda")
-    decoder = PictureDecoder(tiny_flux, FLUX1, gpu)
+    decoder = PictureDecoder(tiny_flux, FLUX1, gpu, code=CODE)
     decoder.decode(latents.to(gpu))  # the libraries keep their work space
     before = torch.cuda.memory_allocated()
     made = decoder.decode(latents.to(gpu))
     assert torch.cuda.memory_allocated() == before
-    expected = PictureDecoder(tiny_flux, FLUX1, torch.device("cpu")).decode(latents)
+    expected = PictureDecoder(tiny_flux, FLUX1, torch.device("cpu"), code=CODE).decode(latents)
     apart = np.abs(np.asarray(made, dtype=np.float32) - np.asarray(expected, dtype=np.float32))
     assert apart.mean() < 2.0  # of 255: the GPU's is in bfloat16

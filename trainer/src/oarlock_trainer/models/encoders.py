@@ -18,35 +18,36 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from oarlock_trainer.models.family_code import FamilyCode
+
 
 class PictureEncoder:
     """The VAE."""
 
-    def __init__(self, model: Path, family: Family, device: torch.device) -> None:
+    def __init__(self, model: Path, family: Family, device: torch.device, *, code: FamilyCode) -> None:
         """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         self._vae = load_frozen(imported(family.autoencoder), model / VAE, device, dtype=dtype, low_cpu_mem_usage=False)
-        self._device, self._dtype = device, dtype
+        self._device, self._dtype, self._latents = device, dtype, code.latents
 
     @torch.no_grad()
     def encode(self, pictures: np.ndarray, seeds: Sequence[int]) -> Tensor:
-        """(B, H, W, 3) uint8 -> latents (B, C, h, w) bfloat16, shifted and scaled.
+        """(B, H, W, 3) uint8 -> latents (B, C, h, w) bfloat16, as the family makes them.
 
-        One fixed sample of the latent distribution per picture, drawn from its own seed: on the CPU, so that every device
-        has the same noise. It is taken in float32 and rounded once, when it is shifted and scaled.
+        Where that is a sample of the latent distribution, it is a fixed one of each picture, drawn from its own seed: on
+        the CPU, so that every device has the same noise. Latents are rounded once, at the end.
 
         The host waits for the GPU, three times for a batch: with the pixels, with the noise, which comes behind the VAE's
         work, and with the result. It waits for the caller's stream alone: see `OwnStream`.
         """
         pixels = normalized(torch.from_numpy(pictures).to(self._device), self._dtype)
-        distribution = self._vae.encode(pixels.permute(0, 3, 1, 2)).latent_dist
-        noise = torch.stack(
-            [torch.randn(distribution.mean.shape[1:], generator=torch.Generator().manual_seed(seed)) for seed in seeds]
-        ).to(self._device)
-        latents = distribution.mean.float() + distribution.std.float() * noise
-        config = self._vae.config
-        shifted: Tensor = (latents - config.shift_factor) * config.scaling_factor
-        return shifted.to(torch.bfloat16).cpu()
+
+        def draw(shape: Sequence[int]) -> Tensor:
+            each = [torch.randn(tuple(shape), generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+            return torch.stack(each).to(self._device)
+
+        latents = self._latents.encode(self._vae, pixels.permute(0, 3, 1, 2), draw)
+        return latents.to(torch.bfloat16).cpu()
 
 
 def normalized(pictures: Tensor, dtype: torch.dtype) -> Tensor:

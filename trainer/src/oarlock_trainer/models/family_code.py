@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.weights import ModelFlavor
     from oarlock_trainer.models.compute.attention import Attend
+    from oarlock_trainer.models.latents import Latents
 
 
 class Velocity(Protocol):
@@ -78,6 +79,8 @@ class FamilyCode:
     velocity: Velocity
     install: Install
     caption_encoder: MakeCaptionEncoder
+    latents: Latents
+    """How they are made of pictures, and turned back."""
     set_noise_levels: Callable[[Any, int, int], None]
     """(scheduler of the model, steps, image tokens): as diffusers' pipeline of the family does before its first step."""
     write_tiny: Callable[[Path], None]

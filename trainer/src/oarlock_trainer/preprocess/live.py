@@ -21,6 +21,7 @@ from oarlock_trainer.data.quarantine_shared import SharedQuarantine
 from oarlock_trainer.models.compute.own_stream import OwnStream
 from oarlock_trainer.models.encoders import PictureEncoder
 from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.latents import bits, decode, encode, is_finite, not_encodable, unusable
 from oarlock_trainer.preprocess.on_demand import OnDemandCache
@@ -105,7 +106,9 @@ class LiveEncoding:
         with self._encoding, self._stream.entered():
             if self._encoder is None:
                 model = self._job.training.model
-                self._encoder = PictureEncoder(Path(model.path or ""), family_of(model), self._device)
+                self._encoder = PictureEncoder(
+                    Path(model.path or ""), family_of(model), self._device, code=code_of(model)
+                )
             return list(encode([one for one, _ in pictures], [pixels for _, pixels in pictures], self._encoder))
 
     def _pixels(self, picture: Picture) -> np.ndarray | Rejected:

@@ -118,7 +118,9 @@ def encode_own_pictures(
     training, threads = job.training, threads_of(job)
     return encode_pictures(
         _tasks(job, locations, table, units, stores),
-        PictureEncoder(Path(training.model.path or ""), family_of(training.model), ranks.device),
+        PictureEncoder(
+            Path(training.model.path or ""), family_of(training.model), ranks.device, code=code_of(training.model)
+        ),
         Storing(training.data.compression, threads=threads, go_on=go_on),
         batch_size=vae_batch(training),
         threads=threads,

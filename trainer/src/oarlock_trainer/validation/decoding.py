@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from oarlock_trainer.models.family_code import FamilyCode
+
 
 class NotFiniteError(ValueError):
     """The weights made no picture: its values are not finite."""
@@ -24,23 +26,21 @@ class NotFiniteError(ValueError):
 class PictureDecoder:
     """The VAE's decoder."""
 
-    def __init__(self, model: Path, family: Family, device: torch.device) -> None:
+    def __init__(self, model: Path, family: Family, device: torch.device, *, code: FamilyCode) -> None:
         """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         self._vae = load_frozen(imported(family.autoencoder), model / VAE, "cpu", dtype=dtype, low_cpu_mem_usage=False)
-        self._device, self._dtype = device, dtype
+        self._device, self._latents = device, code.latents
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Image.Image:
-        """(1, C, h, w), shifted and scaled -> RGB.
+        """(1, C, h, w) float32, as they are trained on -> RGB.
 
         Raises NotFiniteError.
         """
-        config = self._vae.config
-        scaled = latents / config.scaling_factor + config.shift_factor
         try:
             self._vae.to(self._device)
-            pixels = self._vae.decode(scaled.to(self._device, self._dtype), return_dict=False)[0]
+            pixels = self._latents.decode(self._vae, latents)
         finally:
             self._vae.to("cpu")
         if not bool(torch.isfinite(pixels).all()):

@@ -176,7 +176,7 @@ class Validation:
             go_on=go_on,
         )
         if self._decoder is None:
-            self._decoder = PictureDecoder(self._model, self._family, device)
+            self._decoder = PictureDecoder(self._model, self._family, device, code=self._code)
         return self._decoder.decode(latents)
 
     def _text(self, prompt: str) -> Text:

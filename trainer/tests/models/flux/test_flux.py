@@ -26,6 +26,7 @@ from diffusers.pipelines.flux.pipeline_flux import calculate_shift  # noqa: E402
 from oarlock_trainer.models.encoders import PictureEncoder, normalized  # noqa: E402
 from oarlock_trainer.models.flux import tiny  # noqa: E402
 from oarlock_trainer.models.flux.captions import CaptionEncoder  # noqa: E402
+from oarlock_trainer.models.flux.code import CODE  # noqa: E402
 from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 from oarlock_trainer.models.flux.velocity import image_ids, pack, velocity  # noqa: E402
 from oarlock_trainer.models.objective import loss  # noqa: E402
@@ -92,7 +93,7 @@ def test_streamed_weights_leave_training_the_memory_that_the_allocator_keeps(
 
 def test_latents_are_the_distributions_sample_shifted_and_scaled(pipeline: Any, tiny_flux: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 48, 3), dtype=np.uint8)
-    encoder = PictureEncoder(tiny_flux, FLUX1, CPU)
+    encoder = PictureEncoder(tiny_flux, FLUX1, CPU, code=CODE)
     latents = encoder.encode(pixels, [5, 6])
     vae = pipeline.vae
     with torch.no_grad():
@@ -111,7 +112,7 @@ def test_bfloat16_moves_a_pixel_by_a_quarter_of_a_grey_level_at_most(tiny_flux: 
     exact = torch.from_numpy(levels).double() / 127.5 - 1.0
     given = normalized(torch.from_numpy(levels), torch.bfloat16)
     assert float((given.double() - exact).abs().max()) * 127.5 <= 0.25
-    encoder, seen = PictureEncoder(tiny_flux, FLUX1, CPU), list[Any]()
+    encoder, seen = PictureEncoder(tiny_flux, FLUX1, CPU, code=CODE), list[Any]()
     encoder._dtype = torch.bfloat16
     encoder._vae.to(torch.bfloat16).encoder.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
     encoder.encode(np.repeat(levels, 3).reshape(1, 16, 16, 3), [0])

@@ -91,7 +91,7 @@ def test_weights_that_stay_in_the_nodes_memory_encode_the_same_and_leave_the_dev
 
 def test_latents_are_the_distributions_sample_shifted_and_scaled(pipeline: Any, tiny_sd3: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (1, 32, 48, 3), dtype=np.uint8)
-    latents = PictureEncoder(tiny_sd3, STABLE_DIFFUSION_3, CPU).encode(pixels, [5])
+    latents = PictureEncoder(tiny_sd3, STABLE_DIFFUSION_3, CPU, code=CODE).encode(pixels, [5])
     with torch.no_grad():
         found = pipeline.vae.encode(torch.from_numpy(pixels).permute(0, 3, 1, 2) / 127.5 - 1).latent_dist
     noise = torch.randn(4, 4, 6, generator=torch.Generator().manual_seed(5))
@@ -150,7 +150,7 @@ def test_our_picture_is_that_of_the_pipeline_with_the_same_seed_and_guidance(
         guidance=Guidance(told=None, scale=scale, negative=texts[1]),
         scheduler=read_scheduler(tiny_sd3, STABLE_DIFFUSION_3), steps=steps, go_on=lambda: None,
     )  # fmt: skip
-    ours = np.asarray(PictureDecoder(tiny_sd3, STABLE_DIFFUSION_3, CPU).decode(latents), dtype=np.float32)
+    ours = np.asarray(PictureDecoder(tiny_sd3, STABLE_DIFFUSION_3, CPU, code=CODE).decode(latents), dtype=np.float32)
     wanted = pipeline(
         PROMPT, negative_prompt=NEGATIVE, guidance_scale=scale, width=width, height=height, num_inference_steps=steps,
         generator=torch.Generator().manual_seed(seed), max_sequence_length=tiny.TEXT_TOKENS,

@@ -100,7 +100,7 @@ def test_a_streamed_encoder_encodes_the_same(model: Path) -> None:
 
 def test_latents_are_shifted_and_scaled_as_the_pipeline_expects_them(pipeline: Any, model: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (1, 32, 48, 3), dtype=np.uint8)
-    latents = PictureEncoder(model, Z_IMAGE, CPU).encode(pixels, [5])
+    latents = PictureEncoder(model, Z_IMAGE, CPU, code=CODE).encode(pixels, [5])
     vae = pipeline.vae
     with torch.no_grad():
         distribution = vae.encode(torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 127.5 - 1).latent_dist
@@ -204,7 +204,7 @@ def test_a_picture_is_that_of_the_pipeline_with_the_same_seed(
         steps=steps,
         go_on=lambda: None,
     )
-    found = np.asarray(PictureDecoder(model, Z_IMAGE, CPU).decode(latents), dtype=np.float32)
+    found = np.asarray(PictureDecoder(model, Z_IMAGE, CPU, code=CODE).decode(latents), dtype=np.float32)
     apart = np.abs(found - np.asarray(expected, dtype=np.float32))
     assert apart.max() <= 1.0
     assert apart.mean() < 0.001

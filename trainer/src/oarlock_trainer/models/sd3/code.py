@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oarlock_trainer.models.family_code import FamilyCode
+from oarlock_trainer.models.latents import SHIFTED_AND_SCALED
 from oarlock_trainer.models.sd3 import forward, tiny
 from oarlock_trainer.models.sd3.captions import CaptionEncoder
 from oarlock_trainer.models.sd3.noise_levels import set_noise_levels
@@ -12,6 +13,7 @@ CODE = FamilyCode(
     velocity=velocity,
     install=forward.install,
     caption_encoder=CaptionEncoder,
+    latents=SHIFTED_AND_SCALED,
     set_noise_levels=set_noise_levels,
     write_tiny=tiny.write,
 )
