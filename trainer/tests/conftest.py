@@ -59,6 +59,12 @@ def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_flux2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A FLUX.2 directory. Nobody changes it."""
+    return made_tiny("flux2", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Stable Diffusion 3.5 directory. Nobody changes it."""
     return made_tiny("sd3", tmp_path_factory)

@@ -20,6 +20,7 @@ class ModelFamily(StrEnum):
     """Architectures that can be trained."""
 
     FLUX1 = "Flux1"
+    FLUX2 = "Flux2"
     Z_IMAGE = "ZImage"
     STABLE_DIFFUSION_3 = "StableDiffusion3"
 
@@ -30,6 +31,10 @@ class ModelFlavor(StrEnum):
     DEV = "Dev"
     SCHNELL = "Schnell"
     KREA = "Krea"
+    KLEIN_BASE_4B = "KleinBase4B"
+    KLEIN_BASE_9B = "KleinBase9B"
+    KLEIN_4B = "Klein4B"
+    KLEIN_9B = "Klein9B"
     BASE = "Base"
     TURBO = "Turbo"
     LARGE = "Large"
@@ -38,6 +43,12 @@ class ModelFlavor(StrEnum):
 
 FLAVORS = {
     ModelFamily.FLUX1: (ModelFlavor.DEV, ModelFlavor.SCHNELL, ModelFlavor.KREA),
+    ModelFamily.FLUX2: (
+        ModelFlavor.KLEIN_BASE_4B,
+        ModelFlavor.KLEIN_BASE_9B,
+        ModelFlavor.KLEIN_4B,
+        ModelFlavor.KLEIN_9B,
+    ),
     ModelFamily.Z_IMAGE: (ModelFlavor.BASE, ModelFlavor.TURBO),
     ModelFamily.STABLE_DIFFUSION_3: (ModelFlavor.LARGE, ModelFlavor.MEDIUM),
 }
@@ -96,7 +107,8 @@ class Model(Group):
     family: ModelFamily = Field(description="Architecture. SimpleTuner: model_family.")
     flavor: ModelFlavor | None = Field(
         default=None,
-        description="Variant; absent = the family's first one (Flux1: Dev, ZImage: Base, StableDiffusion3: Large). "
+        description="Variant; absent = the family's first one (Flux1: Dev, Flux2: KleinBase4B, ZImage: Base, "
+        "StableDiffusion3: Large). Of Flux2 the Base ones are those to train, the others are distilled to four steps. "
         "SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(
@@ -188,7 +200,8 @@ class Lora(Group):
     targets: Targets = Field(
         default=(),
         description="Modules that get an adapter: ends of their names, such as attn.to_q, or presets: all (attention), "
-        "all+ffs (and feed-forward), mmdit, context and others of SimpleTuner's; absent = all+ffs. "
+        "all+ffs (and feed-forward), mmdit, context and others of SimpleTuner's; absent = all+ffs. Flux2: all (the default), "
+        "attention, mlp, tiny. "
         "SimpleTuner: flux_lora_target.",
     )
     quantize_base: QuantizeBase = Field(

@@ -12,6 +12,7 @@ from oarlock_trainer.models.families import FAMILIES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from oarlock_import.draft import Draft
     from oarlock_import.options import Options
     from oarlock_trainer.models.family import Family
 
@@ -53,7 +54,9 @@ def _feed_forward(family: Family) -> tuple[str, ...]:
 
 
 _FLUX1, _Z_IMAGE = FAMILIES[ModelFamily.FLUX1], FAMILIES[ModelFamily.Z_IMAGE]
-_SD3 = FAMILIES[ModelFamily.STABLE_DIFFUSION_3]
+_SD3, _FLUX2 = FAMILIES[ModelFamily.STABLE_DIFFUSION_3], FAMILIES[ModelFamily.FLUX2]
+_SINGLE = ("attn.to_qkv_mlp_proj", "attn.to_out")
+_DOUBLE = tuple(name for name in _FLUX2.presets.names["all"] if name not in _SINGLE)
 _WORDS = {
     _FLUX1.slug: Words(
         family=_FLUX1,
@@ -67,6 +70,25 @@ _WORDS = {
         assisted=frozenset({ModelFlavor.SCHNELL}),
         modules={"Attention": ("all",), "FluxAttention": ("all",), "FeedForward": _feed_forward(_FLUX1)},
         largest=15_360,
+    ),
+    _FLUX2.slug: Words(
+        family=_FLUX2,
+        default="dev",
+        flavors={"klein-4b": ModelFlavor.KLEIN_BASE_4B, "klein-9b": ModelFlavor.KLEIN_BASE_9B},
+        repositories={
+            ModelFlavor.KLEIN_BASE_4B: "black-forest-labs/FLUX.2-klein-base-4B",
+            ModelFlavor.KLEIN_BASE_9B: "black-forest-labs/FLUX.2-klein-base-9B",
+            ModelFlavor.KLEIN_4B: "black-forest-labs/FLUX.2-klein-4B",
+            ModelFlavor.KLEIN_9B: "black-forest-labs/FLUX.2-klein-9B",
+        },
+        modules={
+            "Flux2TransformerBlock": _DOUBLE,
+            "Flux2SingleTransformerBlock": _SINGLE,
+            "Flux2Attention": tuple(name for name in _DOUBLE if name.startswith("attn.")),
+            "Flux2ParallelSelfAttention": _SINGLE,
+            "Flux2FeedForward": _FLUX2.presets.names["mlp"],
+        },
+        largest=9 * _FLUX2.published.width,
     ),
     _Z_IMAGE.slug: Words(
         family=_Z_IMAGE,
@@ -112,3 +134,9 @@ def words_of(options: Options) -> Words:
     """Those of the family that a configuration names; of the first one where it names none that is known."""
     named = str(options.value("model_family") if "model_family" in options else "").lower()
     return _WORDS.get(named, _WORDS[_FLUX1.slug])
+
+
+def family_of(options: Options, draft: Draft) -> Family:
+    """The family that a configuration names, with the numbers of the flavor that the draft has."""
+    family = words_of(options).family
+    return family.variants.get(draft.get("training.model.flavor"), family)

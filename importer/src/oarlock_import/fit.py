@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.models.families import published
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.plan.gpus import ASSUMED, gpu, larger
 from oarlock_trainer.plan.memory import GB, need
 from oarlock_trainer.plan.recomputation import allowed, fewest
@@ -28,7 +28,7 @@ def task(spec: TrainingJobSpec) -> str:
         return ""
     training, limit = spec.training, gpu(ASSUMED).memory
     ranks = spec.nodes * spec.gpus_per_node
-    work = work_of(training, published(training.model), ranks=ranks, ranks_per_node=spec.gpus_per_node)
+    work = work_of(training, family_of(training.model).published, ranks=ranks, ranks_per_node=spec.gpus_per_node)
     work = replace(work, stage=stages(work, training)[-1])  # that which needs least of those that the job may have
     choices = allowed(training.activation_checkpointing, blocks=work.shape.blocks)
     where = f"(a model, for {spec.nodes} x {spec.gpus_per_node} {ASSUMED}, which are assumed)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from oarlock_api.weights import ModelFlavor
 from oarlock_import import lycoris
 from oarlock_import.family import words_of
 
@@ -28,7 +29,8 @@ def place(
     """Write model, method and adapters; `find` gives the text of a file, `has_folder` tells whether one is here."""
     if "model_family" not in options:
         options.refused(
-            "model_family", "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux), z-image or sd3"
+            "model_family",
+            "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux), flux2, z-image or sd3",
         )
     options.carry(draft, "model_family")
     _of_the_family(options, words_of(options))
@@ -47,18 +49,17 @@ def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[
     """Where the model lies; returns the flavor. As diffusers does, a folder is taken before a repository of that name."""
     name, words = options.value("pretrained_model_name_or_path"), words_of(options)
     known = words.flavor_of(str(name))
-    flavour = str(options.value("model_flavour")).lower() if "model_flavour" in options else words.default
-    flavor = words.flavors.get(flavour)
+    is_said = "model_flavour" in options
+    flavour = str(options.value("model_flavour")).lower() if is_said else words.default
+    flavor = known if known and not is_said else words.flavors.get(flavour)
     if flavor is None:
-        options.refused("model_flavour", f"{flavour} is no flavour of {words.family.name} that is trained here")
-    elif "model_flavour" in options:
+        options.refused(
+            "model_flavour", f"{flavour} of {words.family.name} is not here: use one of {', '.join(words.flavors)}"
+        )
+    elif is_said:
         options.carry(draft, "model_flavour", value=flavor.value)
     else:
-        flavor, why = (
-            (known, f", because pretrained_model_name_or_path names {posixpath.basename(name)}")
-            if known
-            else (flavor, "")
-        )
+        why = f", because pretrained_model_name_or_path names {posixpath.basename(name)}" if known else ""
         draft.put("training.model.flavor", flavor.value)
         options.mapped(
             "model_flavour",

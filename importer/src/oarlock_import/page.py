@@ -30,9 +30,9 @@ those, not this page. -->
 
 # Coming from SimpleTuner
 
-`oarlock-trainer import-simpletuner` turns a configuration of SimpleTuner for FLUX.1, Z-Image or Stable Diffusion 3.5
-into a TrainingJob that trains the same way. To run SimpleTuner itself under Oarlock instead, see [bring your own
-trainer](bring-your-own-trainer.md).
+`oarlock-trainer import-simpletuner` turns a configuration of SimpleTuner for FLUX.1, FLUX.2 Klein, Z-Image or Stable
+Diffusion 3.5 into a TrainingJob that trains the same way. To run SimpleTuner itself under Oarlock instead, see [bring
+your own trainer](bring-your-own-trainer.md).
 
 ```console title="needs a cluster and your configuration"
 $ oarlock-trainer import-simpletuner config/config.json -o job.yaml

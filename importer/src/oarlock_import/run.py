@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from oarlock_import import deepspeed
-from oarlock_import.family import words_of
+from oarlock_import.family import family_of, words_of
 
 if TYPE_CHECKING:
     from oarlock_import.draft import Draft
@@ -82,9 +82,8 @@ def _activation_checkpointing(options: Options, draft: Draft) -> None:
     switch, width, apart = _CHECKPOINTING
     interval = max(options.value(width) or 1, 1)
     stride = options.value(apart) or interval
-    family = words_of(options).family
-    flavor = next((one for one in family.flavors if one == draft.get("training.model.flavor")), None)
-    shape = (family.flavors[flavor].published if flavor else None) or family.published
+    family = family_of(options, draft)
+    shape = family.published
     kinds = [kind.number for kind in shape.kinds] if len(family.blocks) > 1 else [shape.blocks]
     recomputed = sum(block % stride < interval for blocks in kinds for block in range(blocks))
     if not options.value(switch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import kept_builds
@@ -16,10 +15,9 @@ from oarlock_trainer.ranks import preload
 
 preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
+from alive import Alive  # noqa: E402
 from diffusers import AutoencoderKL  # noqa: E402
 from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_iter  # noqa: E402
 
 from oarlock_trainer.models.compute.attention import attend_with, choose  # noqa: E402
 from oarlock_trainer.models.compute.compiled import compile_blocks  # noqa: E402
@@ -133,33 +131,6 @@ def test_a_compiled_block_keeps_what_is_planned_for_its_kind(tmp_path: Path, *, 
     for kind, more in ((DOUBLE, {"double": 2, "single": 1}), (SINGLE, {"double": 1, "single": 2})):
         planned = widths(kind.kept, compiled=True, lean=lean)
         assert planned - 0.2 < kept(**more) - one_each <= planned
-
-
-class Alive(TorchDispatchMode):
-    """Counts the bytes of all results that are alive, and the most that were at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._now, self.most, self._seen = 0, 0, set[int]()
-
-    def __torch_dispatch__(self, operation: Any, _types: Any, arguments: Any = (), named: Any = None) -> Any:
-        made = operation(*arguments, **(named or {}))
-        for tensor in tree_iter(made):
-            if isinstance(tensor, torch.Tensor):
-                self._count(tensor.untyped_storage())
-        return made
-
-    def _count(self, storage: Any) -> None:
-        place, size = storage._cdata, storage.nbytes()
-        if place not in self._seen:
-            self._seen.add(place)
-            self._now += size
-            self.most = max(self.most, self._now)
-            weakref.finalize(storage, self._gone, place, size)
-
-    def _gone(self, place: int, size: int) -> None:
-        self._seen.discard(place)
-        self._now -= size
 
 
 def make_vae() -> Any:

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from diffusers import StableDiffusion3Pipeline, ZImagePipeline  # before ours: a rank imports less of diffusers
-from safetensors import safe_open
+import torch
+from diffusers import (  # before ours: a rank imports less of diffusers
+    Flux2KleinPipeline,
+    StableDiffusion3Pipeline,
+    ZImagePipeline,
+)
+from exports_in_diffusers import ours, predicted
 from tiny_models import made_tiny
 
 from oarlock_api.weights import ModelFamily
@@ -20,13 +25,16 @@ if TYPE_CHECKING:
 
     from gang import Gang, Run
 
-PIPELINES = {ModelFamily.Z_IMAGE: ZImagePipeline, ModelFamily.STABLE_DIFFUSION_3: StableDiffusion3Pipeline}
-STEPS = 4
+PIPELINES = {
+    ModelFamily.FLUX2: Flux2KleinPipeline,
+    ModelFamily.Z_IMAGE: ZImagePipeline,
+    ModelFamily.STABLE_DIFFUSION_3: StableDiffusion3Pipeline,
+}
+STEPS, RANK = 4, 4
 TOLERANCE = 1e-5
 """Relative: the sum of a step's gradients comes in another order."""
 ROUNDING = 1e-3
 """Relative, of weights in shares, in bfloat16."""
-WEIGHTS = "transformer/diffusion_pytorch_model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -61,15 +69,12 @@ def test_it_trains_draws_pictures_and_exports_what_diffusers_loads(undisturbed: 
     assert undisturbed.run.codes == {0: 0, 1: 0}, gang.log()
     assert list(undisturbed.run.losses) == list(range(1, STEPS + 1))
     assert (undisturbed.output / f"validation/step-{STEPS}/boat-64x48.png").is_file()
-    export = undisturbed.output / "model"
-    with (
-        safe_open(undisturbed.model / WEIGHTS, framework="pt") as base,
-        safe_open(export / WEIGHTS, framework="pt") as made,
-    ):
-        assert set(made.keys()) == set(base.keys())
-    pipeline = PIPELINES[undisturbed.family].from_pretrained(export)
-    assert type(pipeline.transformer).__name__ == FAMILIES[undisturbed.family].transformer.name
-    assert pipeline("a boat", height=64, width=48, num_inference_steps=1).images[0].size == (48, 64)
+    family, export = undisturbed.family, undisturbed.output / "model"
+    pipeline = PIPELINES[family].from_pretrained(export, dtype=torch.bfloat16)
+    theirs = predicted(pipeline.transformer, family)
+    assert torch.equal(theirs, ours(family, export))
+    assert not torch.equal(theirs, ours(family, undisturbed.model))
+    assert pipeline(prompt="a boat", height=64, width=48, num_inference_steps=1).images[0].size == (48, 64)
 
 
 def test_killed_the_next_attempt_repeats_the_undisturbed_losses_exactly(
@@ -110,12 +115,15 @@ def test_adapters_of_a_quantized_model_with_masks_are_exported_and_loaded_by_the
 ) -> None:
     """All blocks are recomputed, and the shift of noise levels is the family's."""
     fields = {
-        "method": "LoRA", "lora": {"rank": 4, "quantizeBase": "Int8"}, "activationCheckpointing": {"mode": "Full"},
+        "method": "LoRA", "lora": {"rank": RANK, "quantizeBase": "Int8"}, "activationCheckpointing": {"mode": "Full"},
         "objective": {"attentionMask": True, "autoShift": True}, "steps": 2, "validation": None, "checkpoint": {},
     }  # fmt: skip
     run = gang.run(tmp_path, undisturbed.job | fields)
     assert run.codes == {0: 0, 1: 0}, gang.log()
     assert [path.name for path in (tmp_path / "model").iterdir()] == ["pytorch_lora_weights.safetensors"]
-    pipeline = PIPELINES[undisturbed.family].from_pretrained(undisturbed.model)
+    family = undisturbed.family
+    pipeline = PIPELINES[family].from_pretrained(undisturbed.model, dtype=torch.bfloat16)
     pipeline.load_lora_weights(tmp_path / "model")
-    assert list(pipeline.get_list_adapters()) == ["transformer"]
+    theirs = predicted(pipeline.transformer, family)
+    assert torch.equal(theirs, ours(family, undisturbed.model, tmp_path / "model", rank=RANK))
+    assert not torch.equal(theirs, ours(family, undisturbed.model))

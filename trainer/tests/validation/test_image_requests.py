@@ -82,6 +82,8 @@ def test_with_a_negative_prompt_the_guidance_is_that_of_two_passes(tmp_path: Pat
 @pytest.mark.parametrize(
     ("family", "flavor", "fields", "steps", "scale"),
     [
+        ("Flux2", "KleinBase9B", {}, 50, 4.0),
+        ("Flux2", "Klein4B", {}, 4, 1.0),
         ("ZImage", None, {}, 50, 5.0),
         ("ZImage", "Base", {"guidance": 3.0}, 50, 4.0),
         ("ZImage", "Turbo", {}, 9, 1.0),
@@ -96,7 +98,7 @@ def test_with_a_negative_prompt_the_guidance_is_that_of_two_passes(tmp_path: Pat
 def test_guidance_of_a_family_that_is_not_told_it_is_two_passes_as_its_pipeline_counts_them(
     tmp_path: Path, family: str, flavor: str | None, fields: dict[str, Any], *, steps: int, scale: float
 ) -> None:
-    """Without a negative prompt, too. Z-Image's pipeline makes one pass at 0, that of Stable Diffusion at 1 and below."""
+    """Without a negative prompt, too. Z-Image's pipeline makes one pass at 0, others at 1 and below."""
     (found,) = requests_of(job(tmp_path, flavor, family=family, prompts=BOAT, **fields))
     negative = fields.get("negativePrompt", "")
     assert (found.steps, found.guidance, found.scale, found.negative) == (steps, 1.0, scale, negative)

@@ -15,7 +15,7 @@ MODEL: tuple[Row, ...] = (
         "model_family",
         "training.model.family",
         Kind.TEXT,
-        words={"flux": "Flux1", "z-image": "ZImage", "sd3": "StableDiffusion3"},
+        words={"flux": "Flux1", "flux2": "Flux2", "z-image": "ZImage", "sd3": "StableDiffusion3"},
     ),
     judged(
         "model_flavour",
@@ -26,6 +26,8 @@ MODEL: tuple[Row, ...] = (
             "dev": "Dev",
             "schnell": "Schnell",
             "krea": "Krea",
+            "klein-4b": "KleinBase4B",
+            "klein-9b": "KleinBase9B",
             "base": "Base",
             "turbo": "Turbo",
             "turbo-ostris-v2": "Turbo",

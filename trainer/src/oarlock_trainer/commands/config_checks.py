@@ -12,7 +12,7 @@ from oarlock_api.training import Task
 from oarlock_trainer.loop.setup import adapters_of, check_initial, model_folder
 from oarlock_trainer.models import folder
 from oarlock_trainer.models.adapters.targets import targeted
-from oarlock_trainer.models.families import family_of, published
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.source import check_stored_initial
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.plan.support import refuse_unsupported
@@ -62,7 +62,7 @@ def _targets(job: Job) -> None:
         return
     model = model_folder(job)
     family = family_of(job.training.model)
-    shape = read_architecture(model, family) if folder.has_configuration(model) else published(job.training.model)
+    shape = read_architecture(model, family) if folder.has_configuration(model) else family.published
     targeted(adapters.targets, [one.name for one in shape.linears], family.presets)
 
 

@@ -31,12 +31,17 @@ class Encoders:
 def fingerprints(model: Path, family: Family) -> Encoders:
     """Fingerprints of a model's encoders."""
     text = [model / part for part in (*family.text_encoders, *family.tokenizers)]
-    return Encoders(vae=encoder_fingerprint([model / VAE]), text=encoder_fingerprint(text))
+    return Encoders(
+        vae=encoder_fingerprint([model / VAE], family.cache_mark), text=encoder_fingerprint(text, family.cache_mark)
+    )
 
 
-def encoder_fingerprint(folders: Iterable[Path]) -> str:
-    """Identity of an encoder: its configuration and tokenizer files whole, its weights by size and samples."""
-    digest = hashlib.sha256()
+def encoder_fingerprint(folders: Iterable[Path], mark: str = "") -> str:
+    """Identity of an encoder: its configuration and tokenizer files whole, its weights by size and samples.
+
+    With `mark` it is that of what one family makes of them.
+    """
+    digest = hashlib.sha256(mark.encode())
     for folder in folders:
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
             if not path.is_file():

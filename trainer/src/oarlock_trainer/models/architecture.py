@@ -11,12 +11,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """One matrix with its bias, by its name in the transformer."""
+    """One matrix, by its name in the transformer."""
 
     name: str
     inputs: int
     outputs: int
     bias: bool = True
+
+    @property
+    def parameters(self) -> int:
+        """Those of its bias, too."""
+        return (self.inputs + self.bias) * self.outputs
 
 
 @dataclass(frozen=True, slots=True)

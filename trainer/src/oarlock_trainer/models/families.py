@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.family import TRANSFORMER
 from oarlock_trainer.models.flux.family import FLUX1
+from oarlock_trainer.models.flux2.family import FLUX2
 from oarlock_trainer.models.sd3.family import STABLE_DIFFUSION_3
 from oarlock_trainer.models.zimage.family import Z_IMAGE
 from oarlock_trainer.runtime.errors import ConfigurationError, readable
@@ -18,30 +19,25 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_api.weights import Model, ModelFlavor
-    from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.models.family import Family
 
 FAMILIES: Mapping[ModelFamily, Family] = {
     ModelFamily.FLUX1: FLUX1,
+    ModelFamily.FLUX2: FLUX2,
     ModelFamily.Z_IMAGE: Z_IMAGE,
     ModelFamily.STABLE_DIFFUSION_3: STABLE_DIFFUSION_3,
 }
 
 
 def family_of(model: Model) -> Family:
-    """The family of a job's model."""
-    return FAMILIES[model.family]
+    """The family of a job's model, with the numbers of its flavor."""
+    family = FAMILIES[model.family]
+    return family if model.flavor is None else family.variants.get(model.flavor, family)
 
 
 def flavor_of(model: Model) -> ModelFlavor:
     """The variant of a job's model: the family's first one where the job names none."""
     return model.flavor or next(iter(family_of(model).flavors))
-
-
-def published(model: Model) -> Architecture:
-    """The published model that is taken where a job's own is not at hand."""
-    family = family_of(model)
-    return family.flavors[flavor_of(model)].published or family.published
 
 
 def masks_text(training: Training) -> bool:

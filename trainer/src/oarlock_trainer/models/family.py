@@ -6,7 +6,7 @@ family computes with torch stands in `family_code`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ class Flavor:
     guidance: float
     is_guided_twice: bool = False
     """Guidance is the scale of two passes for each step, one of them with the negative prompt, and no input of the model."""
-    published: Architecture | None = None
-    """Its published model, where that is not the family's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +96,7 @@ class TextStack:
     largest: int
     """Parameters of the largest layer: what a streamed stack has of its weights on the GPU at most."""
     beside: str
+    """Their name; empty where there is none."""
     beside_parameters: int
 
 
@@ -147,6 +146,10 @@ class Family:
     """Whether padding of texts is always masked: the model knows captions of no fixed length alone."""
     unguided: float = 1.0
     """Scale of two passes at which the pipeline's picture is that of the prompt alone."""
+    cache_mark: str = ""
+    """Tells what is cached of this family from what another one makes of the same encoders; never changed."""
+    variants: Mapping[ModelFlavor, Family] = field(default_factory=dict)
+    """Of flavors whose published model, or its encoders, are others: their own records (`families.family_of`)."""
 
     @property
     def networks(self) -> tuple[str, ...]:

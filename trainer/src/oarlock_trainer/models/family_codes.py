@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.flux import code as flux
+from oarlock_trainer.models.flux2 import code as flux2
 from oarlock_trainer.models.sd3 import code as sd3
 from oarlock_trainer.models.zimage import code as zimage
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 CODES: Mapping[ModelFamily, FamilyCode] = {
     ModelFamily.FLUX1: flux.CODE,
+    ModelFamily.FLUX2: flux2.CODE,
     ModelFamily.Z_IMAGE: zimage.CODE,
     ModelFamily.STABLE_DIFFUSION_3: sd3.CODE,
 }

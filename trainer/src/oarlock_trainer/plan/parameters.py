@@ -51,7 +51,7 @@ def whole(shape: Architecture) -> Parameters:
     """All parameters are trained."""
     layers = shape.linears
     return Parameters(
-        trained=sum(one.inputs * one.outputs + one.bias * one.outputs for one in layers) + shape.others,
+        trained=sum(one.parameters for one in layers) + shape.others,
         frozen=0,
         largest=max(one.inputs * one.outputs for one in layers),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
-from oarlock_trainer.models.families import family_of, masks_text, published
+from oarlock_trainer.models.families import family_of, masks_text
 from oarlock_trainer.plan import communication, compiling, gpus
 from oarlock_trainer.plan.memory import GB, host_bytes
 from oarlock_trainer.plan.memory_state import in_memory
@@ -56,7 +56,7 @@ def forecast(
     model = Path(training.model.path or "")
     work = work_of(
         training,
-        read_architecture(model, family) if model.is_dir() else published(training.model),
+        read_architecture(model, family) if model.is_dir() else family.published,
         ranks=spec.nodes * spec.gpus_per_node,
         ranks_per_node=spec.gpus_per_node,
         image_tokens=max(tokens),

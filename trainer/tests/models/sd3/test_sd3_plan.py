@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oarlock_api.weights import Model
-from oarlock_trainer.models.families import published
+from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.sd3.family import STABLE_DIFFUSION_3
 from oarlock_trainer.plan.activations import width_bytes
 from oarlock_trainer.plan.flops import training_flops
@@ -68,8 +68,8 @@ def test_every_linear_and_every_parameter_is_counted(config: dict[str, Any]) -> 
 def test_the_published_models_are_what_is_planned_for_without_a_configuration() -> None:
     for flavor, config, parameters in ((None, LARGE, 8_056_627_520), ("Medium", MEDIUM, 2_243_171_520)):
         model = Model.model_validate({"family": "StableDiffusion3", "flavor": flavor, "path": "/model"})
-        assert published(model) == STABLE_DIFFUSION_3.architecture(config)
-        assert whole(published(model)).trained == parameters
+        assert family_of(model).published == STABLE_DIFFUSION_3.architecture(config)
+        assert whole(family_of(model).published).trained == parameters
 
 
 def ours(model: Any) -> None:

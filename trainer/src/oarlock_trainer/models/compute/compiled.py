@@ -113,5 +113,5 @@ class _WithGradients:
     def __init__(self, *, eager: Callable[..., Any], compiled: Callable[..., Any]) -> None:
         self._eager, self._compiled = eager, compiled
 
-    def __call__(self, *arguments: Any) -> Any:
-        return (self._compiled if torch.is_grad_enabled() else self._eager)(*arguments)
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return (self._compiled if torch.is_grad_enabled() else self._eager)(*arguments, **named)

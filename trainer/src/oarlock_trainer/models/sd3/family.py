@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.models.family import Autoencoder, ClassName, Family, Grid, Presets, TextStack
-from oarlock_trainer.models.sd3.architecture import LARGE, architecture
+from oarlock_trainer.models.sd3.architecture import LARGE, MEDIUM, architecture
 from oarlock_trainer.models.sd3.encoded import PUBLISHED, read_encoded
 from oarlock_trainer.models.sd3.flavors import FLAVORS
 
@@ -37,7 +40,7 @@ TEXTS = TextStack(
 )
 """T5-XXL's encoder, through which a caption goes at its full length."""
 
-STABLE_DIFFUSION_3 = Family(
+_LARGE = Family(
     name="Stable Diffusion 3.5",
     slug="sd3",
     flavors=FLAVORS,
@@ -58,3 +61,4 @@ STABLE_DIFFUSION_3 = Family(
     vae=Autoencoder(parameters=83_819_683, pixel_bytes=5 * 128 * 2),
     read_encoded=read_encoded,
 )
+STABLE_DIFFUSION_3 = replace(_LARGE, variants={ModelFlavor.MEDIUM: replace(_LARGE, published=MEDIUM)})

@@ -1,0 +1,74 @@
+"""SimpleTuner's model_family decides what its words for flavours, layers and repositories mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Imported
+
+
+@pytest.fixture
+def flux2(simple: dict[str, Any]) -> dict[str, Any]:
+    return simple | {
+        "model_family": "flux2",
+        "model_flavour": "klein-4b",
+        "model_type": "lora",
+        "pretrained_model_name_or_path": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "model"),
+    [
+        ({}, {"flavor": "KleinBase4B", "hub": {"repo": "black-forest-labs/FLUX.2-klein-base-4B"}}),
+        ({"model_flavour": "klein-9b"},
+         {"flavor": "KleinBase9B", "hub": {"repo": "black-forest-labs/FLUX.2-klein-base-9B"}}),
+        ({"model_flavour": None, "pretrained_model_name_or_path": "/models/flux.2-klein-9b"},
+         {"flavor": "Klein9B", "path": "/models/flux.2-klein-9b"}),
+        ({"pretrained_model_name_or_path": "owner/mine"}, {"flavor": "KleinBase4B", "hub": {"repo": "owner/mine"}}),
+    ],
+)  # fmt: skip
+def test_a_model_of_flux2_is_a_path_or_a_repository(
+    fields: dict[str, Any],
+    model: dict[str, Any],
+    imported: Callable[..., Imported],
+    flux2: dict[str, Any],
+    folder: dict[str, Any],
+) -> None:
+    assert imported(flux2 | fields, folder).spec["training"]["model"] == {"family": "Flux2"} | model
+
+
+@pytest.mark.parametrize("flavour", [None, "dev", "schnell"])
+def test_a_flavour_that_the_family_does_not_have_here_is_refused(
+    flavour: str | None, imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    refused = imported(flux2 | {"model_flavour": flavour}, folder).refused
+    assert refused["model_flavour"].endswith("of FLUX.2 is not here: use one of klein-4b, klein-9b")
+
+
+def test_layers_are_those_of_the_familys_own_presets(
+    imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    job = imported(flux2 | {"flux_lora_target": "mlp"}, folder)
+    names = ["ff.linear_in", "ff.linear_out", "ff_context.linear_in", "ff_context.linear_out"]
+    assert job.spec["training"]["lora"]["targets"] == names
+    wrong = imported(flux2 | {"flux_lora_target": "mmdit"}, folder).refused
+    assert wrong["flux_lora_target"] == "mmdit is not here: use one of all, attention, mlp, tiny"
+
+
+def test_the_share_of_recomputed_blocks_is_of_the_flavors_own_blocks(
+    imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    """Every third of 8 and of 24 blocks, and not of the 5 and 20 of the smaller one."""
+    sparse = {
+        "gradient_checkpointing": True,
+        "gradient_checkpointing_interval": 1,
+        "gradient_checkpointing_segment_stride": 3,
+    }
+    large = imported(flux2 | sparse | {"model_flavour": "klein-9b"}, folder)
+    assert "11 of 32 blocks" in str(large.differing)

@@ -1,0 +1,46 @@
+"""What a transformer that diffusers loaded predicts, beside what ours predicts with the same export: of any family.
+
+Both answer the same inputs. The family's pipeline has to be imported before this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from oarlock_api.weights import Lora, ModelFamily
+from oarlock_trainer.models import transformer
+from oarlock_trainer.models.adapters import lora
+from oarlock_trainer.models.families import FAMILIES
+from oarlock_trainer.models.family_codes import CODES
+from oarlock_trainer.models.objective.loss import MicroBatch, predict
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@torch.no_grad()
+def predicted(model: Any, key: ModelFamily) -> torch.Tensor:
+    """Of two samples, always the same, in bfloat16."""
+    source = torch.Generator().manual_seed(0)
+    shape = FAMILIES[key].architecture(model.config)
+
+    def random(*size: int) -> torch.Tensor:
+        return torch.randn(2, *size, generator=source)
+
+    batch = MicroBatch(
+        latents=random(shape.latent_channels, 8, 8), noise=random(shape.latent_channels, 8, 8),
+        text=random(6, shape.text_width).to(torch.bfloat16), pooled=random(shape.pooled_width).to(torch.bfloat16),
+        sigmas=torch.tensor([0.2, 0.7]), guidance=torch.ones(2), text_mask=None,
+    )  # fmt: skip
+    return predict(model.eval(), batch, velocity=CODES[key].velocity, has_guidance=shape.has_guidance)
+
+
+def ours(key: ModelFamily, folder: Path, adapters: Path | None = None, *, rank: int = 0) -> torch.Tensor:
+    """Our prediction with the weights of a folder, and with adapters of LoRA."""
+    found: Any = transformer.load(folder)
+    if adapters:
+        lora.add_adapters(found, Lora(rank=rank), FAMILIES[key].presets, seed=0)
+        lora.load(found, Lora(rank=rank), adapters)
+    return predicted(found, key)
