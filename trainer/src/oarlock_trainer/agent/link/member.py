@@ -88,8 +88,8 @@ class Member:
             self._lose_leader(now - self._heard_at)
         elif self._connection and self._welcome:
             if now >= self._beat_at:
+                self._unanswered.append(time.monotonic())  # before it is sent: no answer may tell of a later time
                 self._connection.send(_BEAT)
-                self._unanswered.append(time.monotonic())
                 self._beat_at = now + self._gang.heartbeat
         elif self._connection and now >= self._welcome_until:
             self._drop("no answer")
