@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_api.weights import ModelFamily
+from oarlock_api.weights import Model, ModelFamily
 from oarlock_trainer.loop import trained_model
 from oarlock_trainer.models import read_ahead, transformer
 
@@ -128,7 +128,7 @@ def test_one_rank_of_each_node_that_reads_weights_reads_ahead(
     setup: Any = SimpleNamespace(
         job=SimpleNamespace(
             rank_info=SimpleNamespace(local_rank=local_rank, is_leader=rank == 0),
-            training=SimpleNamespace(model=SimpleNamespace(family=ModelFamily.FLUX1)),
+            training=SimpleNamespace(model=Model(family=ModelFamily.FLUX1, path=str(tiny_flux))),
         ),
         ranks=SimpleNamespace(device="cpu"),
         resumed=None,
