@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _BFLOAT16 = 2
 _Side = TypeVar("_Side", int, np.ndarray)
@@ -35,3 +39,12 @@ class Encoded:
     def caption(self) -> int:
         """Bytes of a caption's embeddings, padding included: what is kept without it is known only once it is encoded."""
         return self.sequence + self.pooled * _BFLOAT16
+
+
+def said(folder: Path, name: str = "config.json") -> dict[str, Any]:
+    """What the configuration in a model's folder says; nothing where it is not here, or cannot be read."""
+    try:
+        found: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from oarlock_trainer.models.encoded import Encoded
+from oarlock_trainer.models.encoded import Encoded, said
 from oarlock_trainer.models.flux.flavors import FLAVORS
 
 if TYPE_CHECKING:
@@ -18,23 +17,15 @@ PUBLISHED = Encoded(channels=16, factor=8, tokens=512, width=4096, pooled=768)
 
 def read_encoded(model: Path, flavor: ModelFlavor) -> Encoded:
     """What a model's own encoders make; the published ones' where its directory is not here."""
-    vae = _config(model / "vae")
+    vae = said(model / "vae")
     blocks = vae.get("block_out_channels")
     return Encoded(
         channels=vae.get("latent_channels", PUBLISHED.channels),
         factor=2 ** (len(blocks) - 1) if blocks else PUBLISHED.factor,
         tokens=min(
             FLAVORS[flavor].text_tokens,
-            _config(model / "tokenizer_2", "tokenizer_config.json").get("model_max_length", PUBLISHED.tokens),
+            said(model / "tokenizer_2", "tokenizer_config.json").get("model_max_length", PUBLISHED.tokens),
         ),
-        width=_config(model / "text_encoder_2").get("d_model", PUBLISHED.width),
-        pooled=_config(model / "text_encoder").get("hidden_size", PUBLISHED.pooled),
+        width=said(model / "text_encoder_2").get("d_model", PUBLISHED.width),
+        pooled=said(model / "text_encoder").get("hidden_size", PUBLISHED.pooled),
     )
-
-
-def _config(folder: Path, name: str = "config.json") -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oarlock_api.weights import ModelFlavor
-from oarlock_trainer.models.encoded import Encoded
+from oarlock_trainer.models.encoded import Encoded, said
 from oarlock_trainer.models.flux2.flavors import FLAVORS
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ _PUBLISHED = {
 def read_encoded(model: Path, flavor: ModelFlavor) -> Encoded:
     """What a model's own encoders make; the published ones' where its directory is not here."""
     published = _PUBLISHED[flavor]
-    vae, text = _config(model / "vae"), _config(model / "text_encoder")
+    vae, text = said(model / "vae"), said(model / "text_encoder")
     blocks, width = vae.get("block_out_channels"), text.get("hidden_size")
     channels = vae.get("latent_channels")
     return Encoded(
@@ -41,16 +40,8 @@ def read_encoded(model: Path, flavor: ModelFlavor) -> Encoded:
         factor=_PATCH * 2 ** (len(blocks) - 1) if blocks else published.factor,
         tokens=min(
             FLAVORS[flavor].text_tokens,
-            _config(model / "tokenizer", "tokenizer_config.json").get("model_max_length", published.tokens),
+            said(model / "tokenizer", "tokenizer_config.json").get("model_max_length", published.tokens),
         ),
         width=LAYERS * width if width else published.width,
         pooled=0,
     )
-
-
-def _config(folder: Path, name: str = "config.json") -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from oarlock_trainer.models.encoded import Encoded
+from oarlock_trainer.models.encoded import Encoded, said
 from oarlock_trainer.models.sd3.flavors import FLAVORS
 
 if TYPE_CHECKING:
@@ -23,24 +22,16 @@ def read_encoded(model: Path, flavor: ModelFlavor) -> Encoded:
 
     A sequence is CLIP's tokens, whose width is filled up with zeros, and then T5's.
     """
-    vae = _config(model / "vae")
+    vae = said(model / "vae")
     blocks = vae.get("block_out_channels")
     short, long = (
-        _config(model / name, "tokenizer_config.json").get("model_max_length", usual)
+        said(model / name, "tokenizer_config.json").get("model_max_length", usual)
         for name, usual in (("tokenizer", _CLIP_TOKENS), ("tokenizer_3", _T5_TOKENS))
     )
     return Encoded(
         channels=vae.get("latent_channels", PUBLISHED.channels),
         factor=2 ** (len(blocks) - 1) if blocks else PUBLISHED.factor,
         tokens=short + min(FLAVORS[flavor].text_tokens, long),
-        width=_config(model / "text_encoder_3").get("d_model", PUBLISHED.width),
-        pooled=sum(_config(model / name).get("projection_dim", usual) for name, usual in _POOLED.items()),
+        width=said(model / "text_encoder_3").get("d_model", PUBLISHED.width),
+        pooled=sum(said(model / name).get("projection_dim", usual) for name, usual in _POOLED.items()),
     )
-
-
-def _config(folder: Path, name: str = "config.json") -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found
