@@ -55,17 +55,29 @@ def of_lost_pod(o: Observation, draft: Draft) -> Furthest:
     return _with(o, draft, [*_saved(o, draft), *(one.step for one in held if one and one.copied)], until=o.now)
 
 
-def of_attempt(o: Observation, draft: Draft) -> Furthest:
-    """With an attempt that ends: checkpoints alone tell."""
-    return _with(o, draft, _saved(o, draft), until=o.now)
+def of_attempt(o: Observation, draft: Draft, *, held: bool) -> Furthest:
+    """With an attempt that ends: checkpoints alone tell.
+
+    Where a mere warning ends it (`held`), what it began with is no progress: the attempt before it may have saved that as it
+    left for the same warning. Else a GPU that always warns would renew the budget with each attempt, and never be waited for.
+    """
+    return _with(o, draft, _saved(o, draft), until=o.now, only_its_own=held)
 
 
 def _with(
-    o: Observation, draft: Draft, kept: Iterable[int | None], *, until: datetime, number: int | None = None
+    o: Observation,
+    draft: Draft,
+    kept: Iterable[int | None],
+    *,
+    until: datetime,
+    number: int | None = None,
+    only_its_own: bool = False,
 ) -> Furthest:
-    """With these steps, and with that which the current round, or round `number`, began with."""
-    began = _began_with(o, draft, number=number)
-    told = furthest(draft.status.restarts.progress_step, [began, *kept], began=began)
+    """With these steps, and with that which the current round, or round `number`, began with, unless `only_its_own`."""
+    began, counted = _began_with(o, draft, number=number), draft.status.restarts.progress_step
+    if only_its_own:
+        counted = furthest(counted, [began], began=began).step
+    told = furthest(counted, [began, *kept], began=began)
     if o.spec.custom and _ran_since_its_start(draft, until=until, number=number) >= UNTOLD_SECONDS:
         return Furthest(told.step, new=True)
     return told
