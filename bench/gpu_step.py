@@ -76,10 +76,14 @@ def main() -> int:
         if name not in results:
             results[name] = _alone(name, double, options)
         print(_line(name, results[name]), flush=True)
+        _keep(results, double, options)  # a machine that is lent may be taken back before the last
+    return 0
+
+
+def _keep(results: dict[str, Any], double: int, options: argparse.Namespace) -> None:
     facts = vars(options) | {"blocks": 3 * double, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "gpu-step.json").write_text(json.dumps({"facts": facts, "results": results}, indent=1) + "\n")
-    return 0
 
 
 def measure(way: dict[str, Any], work: Work, rounds: int) -> dict[str, Any]:
