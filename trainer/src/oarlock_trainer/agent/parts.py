@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.status import CheckResult, PreflightCheck
 from oarlock_trainer.agent.gpus.gpu_guard import GpuGuard
+from oarlock_trainer.agent.hangs.hang import Starts
 from oarlock_trainer.agent.hangs.hang_guard import HangGuard
 from oarlock_trainer.agent.hangs.stacks_on_request import StacksOnRequest
 from oarlock_trainer.agent.link.gang_link import GangLink
@@ -74,8 +75,8 @@ class Parts:
     ranks: Ranks
     outcome: Outcome
     rounds: GangRounds
-    watch: Callable[[float], tuple[HangGuard, Outcome]]
-    """Makes guard and outcome of the next round's ranks."""
+    watch: Callable[[float, int | None], tuple[HangGuard, Outcome]]
+    """Makes guard and outcome of the next round's ranks, from now on; with the step in memory that they go on from."""
     webhooks: Webhooks
     gpus: GpuGuard
     preflight: Preflight
@@ -132,15 +133,22 @@ def start(
     )
     secrets = secret_values(given)
 
-    def watch(now: float) -> tuple[HangGuard, Outcome]:
-        hang_seconds, job_uid = assignment.job.recovery.hang_seconds, assignment.job.job_uid
-        log = options.termination_log
-        return (
-            HangGuard(assignment.pod, ranks, job_uid=job_uid, hang_seconds=hang_seconds, now=now),
-            Outcome(assignment.pod, board, log, ranks=ranks, secrets=secrets, stays=rounds.stays),
-        )
+    starts = Starts()
 
-    guard, outcome = watch(now)
+    def watch(now: float, step: int | None) -> tuple[HangGuard, Outcome]:
+        guard = HangGuard(
+            assignment.pod,
+            ranks,
+            job_uid=assignment.job.job_uid,
+            hang_seconds=assignment.job.recovery.hang_seconds,
+            now=now,
+            starts=starts,
+            from_memory=step is not None,
+        )
+        log = options.termination_log
+        return guard, Outcome(assignment.pod, board, log, ranks=ranks, secrets=secrets, stays=rounds.stays)
+
+    guard, outcome = watch(now, None)
     ranks.load()
     webhooks = Webhooks.of(assignment, given)
     gpus = GpuGuard(

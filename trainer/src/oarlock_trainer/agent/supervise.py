@@ -336,13 +336,13 @@ class _Supervisor:
         log.info("round %d", order.round.number, extra={"why": order.why})
         self._standby.end()
         self._ranks.be_of_round(tuple(place.rank for place in order.members))
-        self._judge_anew()
+        self._judge_anew(order.step)
         self._deadline = math.inf
         self._start_ranks(order.round, {} if order.step is None else {RESUME_STEP: str(order.step)})
 
-    def _judge_anew(self) -> None:
+    def _judge_anew(self, step: int | None = None) -> None:
         """Whatever ended this pod's ranks before is over."""
-        self._guard, self._outcome = self._watch(self._beat_at)
+        self._guard, self._outcome = self._watch(self._beat_at, step)
         self._gpus.judge_by(self._outcome, self._beat_at)
 
     def _heed_preflight(self, ended: Mapping[int, int]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oarlock_trainer.agent.hangs.hang import Watch
+from oarlock_trainer.agent.hangs.hang import Starts, Watch
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime.channel import Event, Message
 
@@ -20,7 +20,12 @@ class Scene:
 
     def __init__(self, *, hang_seconds: int = 0, awaits_first_step: bool = True) -> None:
         self.now = 1000.0
-        self.watch = Watch((8, 9), hang_seconds=hang_seconds, awaits_first_step=awaits_first_step, now=self.now)
+        self.starts = Starts()
+        self.rules: dict[str, Any] = {"hang_seconds": hang_seconds, "awaits_first_step": awaits_first_step}
+        self.start()
+
+    def start(self, *, from_memory: bool = False) -> None:
+        self.watch = Watch((8, 9), **self.rules, now=self.now, starts=self.starts, from_memory=from_memory)
         self.steps = 0
 
     def passes(self, seconds: float) -> None:
@@ -174,6 +179,30 @@ def test_the_start_of_the_processes_ends_the_time_for_imports_and_begins_the_tim
     scene = Scene()
     scene.passes(1700)
     scene.tell(HostEvent.STARTED, pid=7)
+    assert scene.hangs_after() == 1800
+
+
+@pytest.mark.parametrize(
+    ("start", "hang_seconds", "borne"), [(3.0, 0, 120), (40.0, 0, 200), (40.0, 300, 300), (900.0, 0, 1800)]
+)
+def test_ranks_that_go_on_from_memory_get_some_times_what_starts_have_taken(
+    start: float, hang_seconds: int, borne: int
+) -> None:
+    scene = trained(start, hang_seconds=hang_seconds)
+    scene.start(from_memory=True)
+    assert scene.hangs_after() == borne
+
+
+def test_ranks_that_read_a_checkpoint_get_as_long_as_the_first_ones() -> None:
+    scene = trained(3.0)
+    scene.start()
+    assert scene.hangs_after() == 1800
+
+
+def test_what_a_start_takes_is_known_only_once_there_was_one() -> None:
+    scene = Scene()
+    scene.passes(5.0)
+    scene.start(from_memory=True)
     assert scene.hangs_after() == 1800
 
 

@@ -7,6 +7,7 @@ held against the ranks: a paused machine or container stops both, and what the r
     everything that is no step   has an allowance of its own, _ALLOWANCES, or hangSeconds where that is longer
     a rank that waits for others is not judged; whoever it waits for is, by the agent of its own node
     a program that may be unable to tell of steps is not judged before its first one
+    ranks that start anew from memory may take max(120 s, 5 x the longest start of this pod) to their first step
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ _RECENT = 200
 _FIRST_STEP_SECONDS = 1800.0
 """Imports, and start to first step: weights over slow storage, NCCL's first rings, compiling. A peer that never comes is
 noticed earlier, by the rendezvous' own timeout."""
+_LEAST_START_SECONDS = 120.0
+"""The same for ranks that have all but frozen weights in memory: a storage that stalls does so for half a minute, twice."""
 _ALLOWANCES = {
-    PodPhase.STARTING: _FIRST_STEP_SECONDS,
     PodPhase.PREPROCESSING: 900.0,  # between two batches: loading 10 GB of text encoder comes before the first
     PodPhase.VALIDATING: 1800.0,  # some dozens of pictures at full size on one rank
     PodPhase.SAVING: 900.0,  # 170 GB of a full-rank FLUX.1 checkpoint at 200 MB/s
@@ -76,14 +78,43 @@ class _Rank:
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
 
+class Starts:
+    """How long this pod's ranks have taken to their first step, round by round: those after them may take some times that."""
+
+    def __init__(self) -> None:
+        self._longest: float | None = None
+
+    def took(self, seconds: float) -> None:
+        """A rank has done its first step so long after the start."""
+        self._longest = max(seconds, self._longest or 0.0)
+
+    def allowed(self, *, from_memory: bool) -> float:
+        """Seconds that the next start may take. Ranks that read a checkpoint may have more to read than any before."""
+        if not from_memory or self._longest is None:
+            return _FIRST_STEP_SECONDS
+        return min(_FIRST_STEP_SECONDS, max(_LEAST_START_SECONDS, _FACTOR * self._longest))
+
+
 class Watch:
     """Follows the ranks of one node from `now` on. `hang_seconds` 0 = learn from the steps.
 
-    `awaits_first_step`: the program is known to tell of its steps, so that the first one can be overdue.
+    `awaits_first_step`: the program is known to tell of its steps, so that the first one can be overdue. `starts` is told
+    how long that took; `from_memory`: the ranks go on from what their nodes have in memory.
     """
 
-    def __init__(self, ranks: Iterable[int], *, hang_seconds: float, awaits_first_step: bool, now: float) -> None:
+    def __init__(
+        self,
+        ranks: Iterable[int],
+        *,
+        hang_seconds: float,
+        awaits_first_step: bool,
+        now: float,
+        starts: Starts | None = None,
+        from_memory: bool = False,
+    ) -> None:
         self._hang_seconds = hang_seconds
+        self._starts = starts or Starts()
+        self._first_step_seconds = self._starts.allowed(from_memory=from_memory)
         self._awaits_first_step = awaits_first_step
         self._looked_at = now
         self._watched = 0.0
@@ -108,6 +139,8 @@ class Watch:
         if message.event == Event.STEP:
             if rank.phase is PodPhase.TRAINING:
                 rank.recent.append(self._watched - rank.sign_at)
+            if rank.step is None:
+                self._starts.took(self._watched)
             rank.phase = PodPhase.TRAINING  # whatever was to say so was lost
             rank.step = integer(message.fields.get("step")) or 0
         elif message.event == Event.PHASE and (name := text(message.fields.get("name"), 32)) in frozenset(PodPhase):
@@ -144,7 +177,7 @@ class Watch:
             return math.inf
         if rank.phase is PodPhase.TRAINING and rank.step is not None:
             return self._hang_seconds or max(_LEAST_SECONDS, _FACTOR * _percentile_99(rank.recent))
-        return max(_ALLOWANCES.get(rank.phase, _FIRST_STEP_SECONDS), self._hang_seconds)
+        return max(_ALLOWANCES.get(rank.phase, self._first_step_seconds), self._hang_seconds)
 
 
 _SIGNS = (frozenset(Event) - {Event.NOTE, Event.FAILURE}) | {HostEvent.STARTED}

@@ -31,7 +31,7 @@ from oarlock_trainer.ranks.rank_host import HostEvent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oarlock_trainer.agent.hangs.hang import Hang
+    from oarlock_trainer.agent.hangs.hang import Hang, Starts
     from oarlock_trainer.agent.ranks.ranks import Ranks
     from oarlock_trainer.runtime.assignment import Pod
     from oarlock_trainer.runtime.channel import Message
@@ -56,12 +56,28 @@ _keeping = threading.Lock()
 class HangGuard:
     """Watches the ranks, from before they start: imports can hang too. Only the main thread may use it."""
 
-    def __init__(self, pod: Pod, ranks: Ranks, *, job_uid: str, hang_seconds: int, now: float) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        ranks: Ranks,
+        *,
+        job_uid: str,
+        hang_seconds: int,
+        now: float,
+        starts: Starts | None = None,
+        from_memory: bool = False,
+    ) -> None:
+        """`starts` and `from_memory` are the Watch's."""
         self._pod, self._ranks, self._job_uid = pod, ranks, job_uid
         self._watch: Watch | None = None
         if hang_seconds or ranks.has_steady_steps:
             self._watch = Watch(
-                ranks.numbers, hang_seconds=hang_seconds, awaits_first_step=ranks.tells_first_step, now=now
+                ranks.numbers,
+                hang_seconds=hang_seconds,
+                awaits_first_step=ranks.tells_first_step,
+                now=now,
+                starts=starts,
+                from_memory=from_memory,
             )
         self._hang: Hang | None = None
         self._woken = False
