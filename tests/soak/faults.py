@@ -93,6 +93,10 @@ def _out(fault: str, mending: str, least: float, most: float) -> Callable[[Field
     return do
 
 
+MOST_RESTARTS = 2
+"""Of an operator's container: a kubelet waits ever longer, up to five minutes, and a new pod for nothing."""
+
+
 def _well(field: Field) -> tuple[str, str]:
     """A pod and its node, which may be broken: of three, one at a time."""
     if field.mending:
@@ -111,8 +115,12 @@ def _mend_gpus(field: Field, node: str) -> None:
 
 
 def _kill_operator(field: Field) -> None:
-    operator = field.jobs.operator()["metadata"]["name"]
-    field.jobs.cluster.fault("kill-container", f"{NAMESPACE}/{operator}")
+    pod = field.jobs.operator()
+    name, (status,) = pod["metadata"]["name"], pod["status"]["containerStatuses"]
+    if status["restartCount"] < MOST_RESTARTS:
+        field.jobs.cluster.fault("kill-container", f"{NAMESPACE}/{name}")
+    else:
+        field.jobs.cluster.kubectl("delete", "pod", name, "-n", NAMESPACE, "--force", "--grace-period=0", "--wait=false")
 
 
 def _pause_api_server(field: Field) -> None:

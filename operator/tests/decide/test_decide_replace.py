@@ -724,8 +724,8 @@ def lost_before(world: World) -> None:
     world.job = replace(world.job, status=world.job.status.model_copy(update={"restarts": counts}))
 
 
-def evicted(world: World) -> None:
-    world.pods["flux-1-2"] = replace(world.pods["flux-1-2"], disrupted="EvictionByEvictionAPI")
+def preempted(world: World) -> None:
+    world.pods["flux-1-2"] = replace(world.pods["flux-1-2"], disrupted="PreemptionByScheduler")
 
 
 def out_of_memory(world: World) -> None:
@@ -734,7 +734,7 @@ def out_of_memory(world: World) -> None:
 
 @pytest.mark.parametrize(
     "what",
-    [deleted_by_hand, all_lost, settings_changed, operator_changed, lost_before, evicted, out_of_memory],
+    [deleted_by_hand, all_lost, settings_changed, operator_changed, lost_before, preempted, out_of_memory],
     ids=lambda f: f.__name__,
 )
 def test_any_doubt_is_a_new_attempt(what: Any) -> None:

@@ -59,7 +59,12 @@ def lose_too_many(world: World) -> None:
     kill(world, 0, 1, 2, 3)
 
 
-def ask_to_go(world: World) -> None:
+def preempt(world: World) -> None:
+    kill(world, 1)
+    world.pods["flux-1-1"] = replace(world.pods["flux-1-1"], disrupted="PreemptionByScheduler")
+
+
+def stay_though_asked_to_go(world: World) -> None:
     kill(world, 1)
     world.pods["flux-1-3"] = replace(world.pods["flux-1-3"], deleting=True)
 
@@ -82,7 +87,8 @@ def start_again(world: World) -> None:
         (fail_storage, "a new pod would meet the same storage"),
         (fail_a_check, "a new pod would most likely fail the same check"),
         (lose_too_many, "4 pods were lost at once, and at most 3 are made anew by themselves"),
-        (ask_to_go, "a pod that is asked to go has its whole gang save and go"),
+        (stay_though_asked_to_go, "a pod that was asked to go neither left in time nor was killed"),
+        (preempt, "whoever takes a pod to make room has the whole gang go"),
         (
             kill_once_more,
             "the program has cost a restart before, without progress since, and later starts wait",

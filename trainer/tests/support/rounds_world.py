@@ -95,10 +95,11 @@ class Beat:
 
 @dataclass(frozen=True)
 class Goodbye:
-    """The last word of a pod: none of its ranks is left."""
+    """The last word of a pod: why it leaves, and that none of its ranks is left."""
 
     sender: Pod
     sent_at: float
+    fault: Fault
 
 
 @dataclass
@@ -115,6 +116,9 @@ class World:
     pods: list[Pod] = field(default_factory=list)
     started: dict[Round, set[tuple[Place, ...]]] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
+    ends: list[Ended] = field(default_factory=list)
+    kills: int = 0
+    """Ranks of so many pods were killed."""
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)  # noqa: S311 - no secret
@@ -152,6 +156,12 @@ class World:
             pod.leaves = True
             self._fail(rank, Fault(80, "GPU 3 fell off the bus"))
 
+    def ask(self, rank: int) -> None:
+        """Somebody asks its pod to go: it does once the gang stands by, or trains without it."""
+        pod = self.current(rank)
+        if pod and pod.alive and pod.ranks:
+            pod.member.leaving = True
+
     def kill_pod(self, rank: int) -> None:
         """All its processes are gone at once, and everybody may know."""
         if pod := self.current(rank):
@@ -178,7 +188,7 @@ class World:
         pod = self.current(rank)
         if pod and pod.alive and (self.gang.pods == 1 or not self.step or not pod.met):
             return  # a new attempt, whose fence the old one meets: before the first step not all need have met
-        if pod and (not pod.alive or pod.isolated or pod.mute) and (pod.code in (None, 80, 137)):
+        if pod and (not pod.alive or pod.isolated or pod.mute) and (pod.code in (None, 80, 86, 137)):
             pod.there = False
             dead = not any(one.alive for one in self.pods if one.rank == rank)
             self._make(rank, pod.incarnation + 1, follows_the_dead=dead)
@@ -219,7 +229,9 @@ class World:
                 pod.dead_at = float("inf")
                 pod.gone()
             if pod.leaves and not pod.ranks:
-                self._leave(pod)
+                self._leave(pod, Fault(80, "GPU 3 fell off the bus", lost=True))
+            elif pod.member.leaving and (pod.member.waits or pod.member.is_aside):
+                self._leave(pod, Fault(86, "it was asked to go", lost=True))
             else:
                 self._turn(pod)
         self._train()
@@ -352,7 +364,8 @@ class World:
         self._judge(pod)
         leader.turn(self.now)
         while leader.ended:
-            self._check_end(leader.ended.pop(0))
+            self.ends.append(leader.ended.pop(0))
+            self._check_end(self.ends[-1])
         if leader.deposed:
             self._end(pod, 88)
         elif leader.order is not before:
@@ -400,22 +413,22 @@ class World:
                 if pod.member.step < 0:  # nothing to save yet
                     pod.dead_at = min(pod.dead_at, self.now + self._random.uniform(0, 1.0))
             elif isinstance(action, Kill):
+                self.kills += 1
                 pod.dead_at = min(pod.dead_at, self.now + self._random.uniform(0, LIMITS.kill - 2 * TICK))
             elif isinstance(action, Leave):
                 self._end(pod, action.code)
 
-    def _leave(self, pod: Pod) -> None:
-        self._end(pod, 80)
+    def _leave(self, pod: Pod, fault: Fault) -> None:
+        self._end(pod, fault.code)
         for other in self.pods:
             if self.linked and other.leader and other.alive and not (other.isolated or pod.isolated or pod.mute):
-                self._post(other, Goodbye(pod, self.now))
+                self._post(other, Goodbye(pod, self.now, fault))
 
     def _take_goodbye(self, pod: Pod, said: Goodbye) -> None:
         if pod.leader and self._is_heard(pod, said.sender, said.sent_at):
             del pod.heard[said.sender.agent]
             pod.lost[said.sender.agent] = self.now
-            fault = Fault(80, "GPU 3 fell off the bus", lost=True)
-            pod.leader.lose(said.sender.rank, said.sender.incarnation, fault, self.now, over=True)
+            pod.leader.lose(said.sender.rank, said.sender.incarnation, said.fault, self.now, over=True)
 
     def _end(self, pod: Pod, code: int) -> None:
         pod.alive, pod.ranks, pod.code = False, None, code

@@ -13,11 +13,11 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.rounds import MAX_LOST, InPlace
 from oarlock_api.history import RecoveryStage
 from oarlock_operator import schedulers
-from oarlock_operator.decide import making, room
+from oarlock_operator.decide import asked_to_go, making, room
 from oarlock_operator.decide.charge import failed_before
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.leader_alone import witnesses
-from oarlock_operator.faults.classify import Budget, Fault
+from oarlock_operator.faults.classify import Fault
 from oarlock_operator.model.observation import Observation, standing_by
 from oarlock_operator.model.reasons import Reason
 
@@ -27,6 +27,7 @@ _AS_BEFORE = {
     FailureClass.PREFLIGHT: "a new pod would most likely fail the same check",
     FailureClass.APPLICATION: _GIVEN_UP,
     FailureClass.HANG: _GIVEN_UP,
+    FailureClass.REQUESTED: _GIVEN_UP,
 }
 
 
@@ -47,8 +48,8 @@ def why(o: Observation, draft: Draft, faults: Sequence[Fault]) -> str:
 def _of_fault(o: Observation, draft: Draft, fault: Fault) -> str:
     """Why a new pod in the place of this one would not mend it; empty where it would."""
     pod, ended = fault.pod, fault.pod.ending
-    if fault.budget is Budget.VOLUNTARY or o.asked_to_go(pod):
-        return "a pod that is asked to go has its whole gang save and go"
+    if asked_to_go.is_asked(o, fault):
+        return asked_to_go.why_with_all(fault)
     if pod.own_limit or fault.reason == Reason.OOM_KILLED:
         return "a new pod would exceed the same limit"
     if fault.verdict is GpuVerdict.RESTART_PROCESS:

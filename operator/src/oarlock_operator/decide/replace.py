@@ -20,7 +20,17 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.rounds import MAX_LOST
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.history import RecoveryStage, RecoveryStatus, Replacing, Rung
-from oarlock_operator.decide import attempt, idle_pods, made_progress, making, new_pods, next_round, room, standby
+from oarlock_operator.decide import (
+    asked_to_go,
+    attempt,
+    idle_pods,
+    made_progress,
+    making,
+    new_pods,
+    next_round,
+    room,
+    standby,
+)
 from oarlock_operator.decide.charge import charge, failed_before
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import stop
@@ -100,8 +110,10 @@ def _mends(o: Observation, draft: Draft, fault: Fault) -> bool:
     pod, ended = fault.pod, fault.pod.ending
     # All starts but the first wait before they repeat what the program did.
     waits = fault.budget is Budget.APPLICATION and failed_before(o, draft)
-    if fault.victim or o.asked_to_go(pod) or waits:
+    if fault.victim or waits:
         return False
+    if asked_to_go.is_asked(o, fault):
+        return not asked_to_go.why_with_all(fault)
     # Killed with its agent, and for nothing that a new pod would do again: where the agent lived, it has tried what it could.
     killed = fault.killed_with_its_agent and not pod.own_limit and fault.reason != Reason.OOM_KILLED
     return {
@@ -121,7 +133,14 @@ def _begin(o: Observation, draft: Draft, faults: list[Fault]) -> bool:
     number, going = draft.status.attempt, draft.status.recovery
     found = weigh(o, draft, number, faults, heard=False)
     furthest = made_progress.of_lost_pod(o, draft)
-    counts = charge(o, draft, found.cause, furthest=furthest, worked=going.stage is None, asked_to_go=False)
+    counts = charge(
+        o,
+        draft,
+        found.cause,
+        furthest=furthest,
+        worked=going.stage is None,
+        asked_to_go=asked_to_go.is_asked(o, found.cause),
+    )
     if counts is None:
         return stop(o, draft)
     replacing = _with(o, draft, faults)

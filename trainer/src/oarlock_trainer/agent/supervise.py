@@ -14,7 +14,8 @@ the agents meet at rank 0's, and the next round of ranks is forked from what is 
 is replaced by the operator: the others stand by, and the new one starts no ranks before the gang does.
 
 One thread, one loop: signals, the ranks' channel and deadlines wake it. SIGTERM means "save and leave": ranks get it
-and are waited for; before there are ranks it ends the pod at once; a second one (or the end of the grace time) kills.
+and are waited for; before there are ranks it ends the pod at once; a second one (or the end of the grace time) kills. Where
+lost pods are replaced, the others' ranks save with those of this pod, and it goes once they stand by.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ _SETTLE_IN_PLACE_SECONDS = 0.2
 _TICK_SECONDS = 1.0
 _HANGING_SECONDS = 15.0
 _LEVELS = {CheckResult.WARNING: logging.WARNING, CheckResult.FAILED: logging.ERROR}
+_ORDER_SECONDS = 2.0
+"""What rank 0's agent gets to have the gang save for a pod that was asked to go. Then its own ranks are told."""
 _NOTHING_TO_SAVE_SECONDS = 5.0
 """What ranks that have not begun to train get to leave by themselves: their GPUs are wanted by whoever asks."""
 
@@ -106,6 +109,8 @@ class _Supervisor:
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
         self._stop_requests = 0
+        self._yield_by = self._leave_by = math.inf
+        """Until when a pod that was asked to go waits for the order to save, and for the others to stand by."""
         self._beat_at = time.monotonic()
         started = parts.start(assignment, options, environment, history, now=self._beat_at, alive=self._is_alive)
         self._sources = started.sources
@@ -148,6 +153,7 @@ class _Supervisor:
             self._heed_peers()
             self._heed_preflight(ended)
             self._heed_rounds()
+            self._heed_leaving()
             self._start_ranks_when_due()
             if not self._standby.on:
                 self._check_progress()
@@ -194,6 +200,8 @@ class _Supervisor:
 
     def _stop_on_request(self, number: signal.Signals) -> None:
         self._stop_requests += 1
+        if self._stop_requests == 1 and self._leaves_alone():
+            return
         self._rounds.give_up()
         if self._standby.on:
             if self._outcome.verdict is None:
@@ -206,13 +214,42 @@ class _Supervisor:
             self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} before the ranks started")
         elif self._stop_requests == 1:
             log.info("asked to leave: the ranks save first", extra={"signal": number.name})
-            self._guard.stand_down()
-            self._outcome.leaving_since = time.monotonic()
-            self._have_ranks_save("leaving on request")
-            if self._grace_seconds is not None:
-                self._deadline = min(self._deadline, time.monotonic() + self._grace_seconds)
+            self._leave_together(time.monotonic())
         else:
             self._deadline = 0.0
+
+    def _leave_together(self, now: float) -> None:
+        """The ranks save with all others of the gang, and all pods go."""
+        self._guard.stand_down()
+        self._outcome.leaving_since = now
+        self._have_ranks_save("leaving on request")
+        if self._grace_seconds is not None:
+            self._deadline = min(self._deadline, now + self._grace_seconds)
+
+    def _leaves_alone(self) -> bool:
+        """Whether the gang saves, and goes on with the next pod of this rank."""
+        trains = self._ranks_started and not self._standby.on and self._outcome.verdict is None
+        if not trains or not self._rounds.ask_to_leave():
+            return False
+        log.info("asked to leave: the gang saves first, and stands by for the next pod of this rank")
+        self._outcome.leaving_since = now = time.monotonic()
+        self._yield_by, self._leave_by = now + _ORDER_SECONDS, now + (self._grace_seconds or math.inf)
+        return True
+
+    def _heed_leaving(self) -> None:
+        now = self._beat_at
+        if self._over or not self._rounds.leaving:
+            return
+        if self._standby.on:
+            self._over = self._rounds.may_leave(now) or now >= self._leave_by
+            if self._over and self._outcome.verdict is None:
+                self._outcome.conclude(Verdict(code=ExitCode.LEFT_ON_REQUEST, summary="left on request"))
+        elif now >= self._leave_by:
+            self._deadline = min(self._deadline, now)
+        elif now >= self._yield_by and not self._rounds.yields:
+            log.warning("rank 0's agent does not have the gang save: these ranks do, and the gang leaves")
+            self._rounds.give_up()
+            self._leave_together(now)
 
     def _have_ranks_save(self, message: str) -> None:
         """Ask the ranks to save at the next step boundary, and to end."""
@@ -328,8 +365,8 @@ class _Supervisor:
                 return
             settle = _SETTLE_IN_PLACE_SECONDS if self._outcome.verdict else 0.0
             self._deadline = min(self._deadline, time.monotonic() + settle)
-        elif self._outcome.verdict is None and not self._stop_requests:
-            log.info("the ranks save, and start anew: %s", action.why)
+        elif self._outcome.verdict is None and (not self._stop_requests or self._rounds.leaving):
+            log.info("the ranks save, and end: %s", action.why)
             self._have_ranks_save(action.why)
 
     def _begin_round(self, order: Order) -> None:
@@ -414,10 +451,12 @@ class _Supervisor:
             if self._guard.wake():
                 self._deadline = time.monotonic() + WAKING_SECONDS
                 return
-            if self._outcome.verdict is None and self._stop_requests:  # nobody failed: the time to save is up
-                killed = self._outcome.running
-                self._end(ExitCode.LEFT_ON_REQUEST, f"left on request; {killed} ranks were killed unsaved")
-            self._end_of_ranks(stays=not self._stop_requests and (stays or self._outcome.verdict is None))
+            with_all = self._stop_requests > 0 and not self._rounds.leaving
+            unsaved = self._outcome.verdict is None
+            if unsaved and self._stop_requests:  # nobody failed: the time to save is up
+                words = f"left on request; {self._outcome.running} ranks were killed unsaved"
+                self._outcome.conclude(Verdict(code=ExitCode.LEFT_ON_REQUEST, summary=words))
+            self._end_of_ranks(stays=not with_all and (stays or unsaved))
 
     def _has_answered(self, now: float) -> bool:
         """Whether nothing more is to be learned of a hang; before an attempt ends, each node is to find it by itself."""
@@ -426,6 +465,8 @@ class _Supervisor:
     def _end_of_ranks(self, *, stays: bool) -> None:
         if stays:
             self._deadline = math.inf
+            if self._rounds.leaving:
+                self._outcome.tell()  # while it is known what they did
             self._standby.begin(self._guard, self._outcome, self._beat_at)
         else:
             self._over = True

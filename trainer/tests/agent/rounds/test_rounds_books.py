@@ -45,7 +45,7 @@ class Leader:
         memory = SimpleNamespace(every_steps="0")
         recovery = SimpleNamespace(in_place=InPlace.AUTO, memory=memory, standby_seconds=300)
         job = SimpleNamespace(nodes=self.nodes, job_uid="uid", attempt=1, recovery=recovery, spares=self.spares)
-        job.elastic, job.whole_training = None, {}
+        job.elastic, job.whole_training, job.custom = None, {}, None
         link: Any = SimpleNamespace(agent="", order=lambda _: None, answered_at=-math.inf)
         who = {"rank": 0, "job": "flux", "attempt": 1, "pod_uid": "", "node": ""}
         pod = Pod(**who, replaces_pods=self.replaces, incarnation=self.incarnation, backoff=self.backoff)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiv
 
 EVENTS = st.tuples(
     st.floats(0.1, 8.0),
-    st.sampled_from(["crash", "strike", "break_gpu", "kill_pod", "isolate", "silence", "heal", "replace"]),
+    st.sampled_from(["crash", "strike", "break_gpu", "ask", "kill_pod", "isolate", "silence", "heal", "replace"]),
     st.integers(0, 5),
 )
 FIXED = st.builds(Membership, nodes=st.integers(1, 4))
@@ -81,8 +81,27 @@ def test_a_spare_waits_for_no_lease_of_a_pod_that_is_known_to_be_over(
     if how == "kill_pod":
         world.replace(1)
         world.current(1).begins_at = float("inf")  # type: ignore[union-attr] # its imports never end
-    world.run(LIMITS.kill + 1.0)
+    world.run(LIMITS.kill + 1.5)  # hello, order, kill, report; a lease would be 3 s
     assert world.members(world.rounds[-1])[1] == nodes
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 4), st.integers(0, 1), st.integers(0, 2**32), st.floats(2.0, 6.0), st.integers(0, 3))
+def test_a_pod_that_is_asked_to_go_costs_no_step_and_the_others_stay(
+    nodes: int, spares: int, seed: int, trained: float, rank: int
+) -> None:
+    world = World(gang=Membership(nodes=nodes, spares=spares), seed=seed, linked=True, harsh=False)
+    world.run(trained)
+    asked = world.current(rank % nodes)
+    assert asked
+    world.ask(asked.rank)
+    world.run(3.0)
+    assert asked.code == 86
+    world.replace(asked.rank)
+    world.run(LIMITS.lease + LIMITS.kill + 3.0)
+    assert [pod for pod in world.pods if not pod.alive] == [asked]
+    (end,) = world.ends
+    assert (end.rank, end.replaced, world.kills) == (asked.rank, True, 0)
 
 
 @LINKED

@@ -146,8 +146,11 @@ def test_a_pod_that_is_told_to_go_while_its_ranks_yield_goes_once_they_have_save
     agent.awaited("asked-2")
     agent.awaited("asked-3")
     agent.send(signal.SIGTERM)
-    eventually(lambda: agent.status()["message"] == "leaving on request", "it leaves")
+    leader.until(lambda report: report.leaving, "that it leaves")
     agent.mark("finish")
+    leader.until(lambda report: not report.running, "that none of its ranks is left")
+    assert agent.status()["phase"], "it waits for the others"
+    leader.order(1, Wanted.STAND_BY, to=1)
     assert agent.wait() == 86
     assert "left on request" in agent.report()["summary"]
 

@@ -29,10 +29,10 @@ def gang(tmp_path: Path) -> Iterator[list[Agent]]:
         agent.end()
 
 
-def training(gang: list[Agent]) -> list[int]:
+def training(gang: list[Agent], program: str = "trains_until_told") -> list[int]:
     """Start all, wait until their ranks train and the link stands; the ranks' pids."""
     for agent in gang:
-        agent.start("trains_until_told")
+        agent.start(program)
     stands = "the gang link to pod 0 stands"
     eventually(lambda: any(line.get("message") == stands for line in gang[1].log()), stands)
     for agent in gang:
@@ -152,3 +152,51 @@ def test_a_pod_that_storage_fails_ends_the_gang_also_where_pods_are_replaced(gan
     gang[1].rank_pid(2)
     gang[1].mark("fail")
     assert [agent.wait() for agent in gang] == [82, 84]
+
+
+@pytest.mark.parametrize("asked", [0, 1], ids=["rank 0's", "another's"])
+def test_a_pod_that_is_asked_to_go_has_the_gang_save_and_goes_while_the_others_wait_for_its_next_one(
+    gang: list[Agent], asked: int
+) -> None:
+    before = training(gang, "saves_when_asked")
+    stays = gang[1 - asked]
+    survivor = stays.pid
+    gang[asked].send(signal.SIGTERM)
+    assert gang[asked].wait() == 86
+    for rank in (0, 1, 2, 3):
+        assert (gang[rank // 2].scratch / f"saved-{rank}").exists(), "all saved together"
+    report = gang[asked].report()
+    assert (report["code"], report["step"]) == (86, 7)
+    assert report["leavingSeconds"] >= 0
+    assert not any(map(lives, before))
+    replace(gang[asked], 2)
+    (end,) = in_round(gang[0], 2)["rounds"]
+    assert (end["number"], end["rank"], end["lostPod"]) == (1, asked, True)
+    assert (stays.pid, lives(survivor)) == (survivor, True)
+
+
+def test_a_gang_whose_pods_are_all_asked_to_go_saves_once_and_leaves(gang: list[Agent]) -> None:
+    training(gang, "saves_when_asked")
+    for agent in gang:
+        agent.send(signal.SIGTERM)
+    assert [agent.wait() for agent in gang] == [86, 86]
+    for rank in (0, 1, 2, 3):
+        assert (gang[rank // 2].scratch / f"saved-{rank}").exists()
+
+
+def test_a_pod_that_is_asked_to_go_while_rank_0_says_nothing_saves_by_itself(gang: list[Agent]) -> None:
+    training(gang, "saves_when_asked")
+    gang[0].send(signal.SIGSTOP)
+    gang[1].send(signal.SIGTERM)
+    assert gang[1].wait() == 86
+    assert (gang[1].scratch / "saved-2").exists()
+    gang[0].send(signal.SIGCONT)
+
+
+def test_a_pod_that_is_asked_to_go_twice_waits_for_nobody(gang: list[Agent]) -> None:
+    training(gang, "saves_when_told_to_finish")
+    gang[1].send(signal.SIGTERM)
+    eventually((gang[1].scratch / "asked-2").exists, "the order to save")
+    gang[1].send(signal.SIGTERM)
+    assert gang[1].wait() == 86
+    assert "killed unsaved" in gang[1].report()["summary"]

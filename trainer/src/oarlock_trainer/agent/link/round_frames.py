@@ -64,6 +64,7 @@ def _of_report(report: Report) -> dict[str, Any]:
         "held": [[step, list(parts)] for step, parts in report.held[:_MOST_HELD]],
         "followsTheDead": report.follows_the_dead,
         "saved": report.saved,
+        "leaving": report.leaving,
     }
     if fault:
         values |= {"code": fault.code, "why": plain(fault.why), "sure": fault.sure}
@@ -96,6 +97,7 @@ def report_of(raw: dict[str, Any]) -> Report | None:
         held=_held(raw.get("held")),
         follows_the_dead=raw.get("followsTheDead") is True,
         saved=-1 if saved is None else min(saved, _MAX_STEP),
+        leaving=raw.get("leaving") is True,
     )
 
 

@@ -98,6 +98,8 @@ class Attendance:
         if not promised:
             return Lack(STUCK, may_run=of_last)
         haunted = self._is_haunted(seat, now)
+        if seat.report.leaving:
+            return Lack("was asked to go", may_run=of_last and haunted)
         if not seat.report.able:
             return Lack("is not ready", may_run=of_last and haunted)
         return Lack("follows a pod that may still run", may_run=of_last) if haunted else None

@@ -80,7 +80,7 @@ class GangRounds:
         self._link, self._waits_for, self._timestamp = link, waits_for, timestamp
         self._books = Books(books, timestamp=timestamp, now=now)
         self._active = job.recovery.in_place == InPlace.AUTO
-        self._replaces = pod.replaces_pods
+        self._replaces, self._is_custom = pod.replaces_pods, job.custom is not None
         self._rank, self._incarnation = pod.rank, pod.incarnation
         self._agent = link.agent or f"0-{pod.incarnation}"
         limits = _LIMITS
@@ -113,7 +113,7 @@ class GangRounds:
         self._start: Start | None = None
         """Of a round that was begun here, and has no ranks yet: their part of the state is still on its way."""
         self._yields = False
-        """Whether this round's ranks were told to save and end, once: their pod stays."""
+        """Whether this round's ranks were told to save and end, once: their pod stays, unless it was asked to go."""
         self._turned_at = now
 
     def stays(self, code: int) -> bool:
@@ -126,6 +126,31 @@ class GangRounds:
     def give_up(self) -> None:
         """There is no further round: somebody leaves, in peace or not."""
         self._active = False
+
+    def ask_to_leave(self) -> bool:
+        """Have the gang save and go on without this pod, which was asked to go. False where all leave with it.
+
+        A program of the job's own is told to end in this pod alone: what it does then, and with which code, is its own.
+        """
+        trains = self._active and self._member.running and not self._is_custom
+        alone = trains and self._replaces and self._gang.pods > 1
+        self._member.leaving = self._member.leaving or alone
+        return alone
+
+    @property
+    def leaving(self) -> bool:
+        """Whether this pod was asked to go, and the gang goes on without it."""
+        return self._active and self._member.leaving
+
+    def may_leave(self, now: float) -> bool:
+        """Whether this pod's ranks have ended, and those of all others have as well, run without it, or nobody says so."""
+        alone = not self._leader and self._member.is_alone(now)
+        return self.leaving and (self._member.waits or self._member.is_aside or alone)
+
+    @property
+    def yields(self) -> bool:
+        """Whether this round's ranks were told to save and end."""
+        return self._active and self._yields
 
     def begins(self) -> bool:
         """Whether the ranks of the first round start now: all is imported and checked."""
@@ -184,13 +209,14 @@ class GangRounds:
     def lose(self, news: PeerLost | MissedPod | Left, now: float, *, standing_by: bool) -> bool:
         """Take in that a pod is gone. Returns whether the gang waits for the next one of its rank.
 
-        One that was asked to go while the gang stands by, or that does not train, leaves nothing undone: others save what
-        they have together.
+        One that was asked to go while the gang stands by or yields, or that does not train, leaves nothing undone: others
+        save what they have together.
         """
         trains = news.rank in self._members
         if self._replaces and not self._active and news.rank is not None and not trains:
             return True  # the gang leaves, and not for this one
-        asked = isinstance(news, Left) and news.code == ExitCode.LEFT_ON_REQUEST and (standing_by or not trains)
+        in_peace = standing_by or self._yields or not trains
+        asked = isinstance(news, Left) and news.code == ExitCode.LEFT_ON_REQUEST and in_peace
         if not self._active or not self._replaces or not (asked or isinstance(news, MissedPod)):
             return False
         rank, why = news.rank or 0, f"pod {news.rank} was asked to go" if isinstance(news, Left) else news.why

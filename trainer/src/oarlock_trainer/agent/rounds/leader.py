@@ -5,7 +5,8 @@ member has promised not to start it any more, and a pod that was replaced or lef
 Where a member is lost, fails or is replaced, the round ends for all; they stand by until the gang is whole, or until as many
 are there as it may train with, or until patience ends. What befalls a pod that is no member ends no round.
 
-A round with fewer members than places ends as well once it can be larger: its ranks save, and end by themselves.
+A round with fewer members than places ends as well once it can be larger, and each does once a pod of it is asked to go: its
+ranks save, and end by themselves.
 
 A later leader counts on from the rounds that its members tell of, and tells how the last of them ended: with its own pod.
 """
@@ -145,7 +146,7 @@ class Leader:
             return
         troubles = list(self._troubles(now))
         if not troubles:
-            self._watch_size(reports, now)
+            self._watch_yield(reports, now)
             return
         self._troubled_at = now if self._troubled_at is None else self._troubled_at
         rank, fault = min(troubles, key=lambda trouble: trouble[1].weight)
@@ -175,14 +176,27 @@ class Leader:
             elif silent := self._pods.silent(rank, now):
                 yield rank, Fault(ExitCode.PEER_LOST, f"pod {rank}'s agent has been silent for {silent:.1f} s")
 
-    def _watch_size(self, reports: list[Report], now: float) -> None:
-        """Have a round that is smaller than it could be yield, and end it once it has."""
-        if self.order.wanted is Wanted.YIELD:
+    def _watch_yield(self, reports: list[Report], now: float) -> None:
+        """Have a round yield that a pod is to leave, or that could be larger; end it once it has."""
+        leaving = [report for report in reports if report.leaving]
+        if self.order.wanted is Wanted.TRAIN and leaving:
+            self._yield(f"pod {leaving[0].rank} was asked to go", now)
+        elif self.order.wanted is Wanted.TRAIN:
+            self._watch_size(reports, now)
+        else:
             ended = len(reports) == len(self._members) and not any(report.running for report in reports)
             if ended or now - self._since > self._limits.yielding:
-                self._end_round(0, Fault(ExitCode.LEFT_ON_REQUEST, self.order.why), now, yielded=True, saved=ended)
+                rank, incarnation = (leaving[0].rank, leaving[0].incarnation) if leaving else (0, 0)
+                fault = Fault(ExitCode.LEFT_ON_REQUEST, self.order.why, lost=bool(leaving))
+                self._end_round(rank, fault, now, yielded=not leaving, saved=ended, leaving=incarnation)
                 self._gather(now)
-            return
+
+    def _yield(self, why: str, now: float) -> None:
+        self.order = replace(self.order, wanted=Wanted.YIELD, code=ExitCode.LEFT_ON_REQUEST, why=why)
+        self._since = now
+
+    def _watch_size(self, reports: list[Report], now: float) -> None:
+        """Have a round yield that has been smaller than it could be for long enough."""
         if not self._gang.elastic or len(self._members) == self._gang.nodes:
             return
         others = [rank for rank in range(self._gang.pods) if rank not in self._members]
@@ -197,12 +211,15 @@ class Leader:
             max((report.step for report in reports), default=-1) < 0 and self._fruitless + 1 >= self._limits.fruitless
         )
         if not too_soon and (size == self._gang.nodes or now - self._larger_since > self._gang.patience):
-            why = f"the gang can train on {size} nodes instead of {len(self._members)}"
-            self.order = replace(self.order, wanted=Wanted.YIELD, code=ExitCode.LEFT_ON_REQUEST, why=why)
-            self._since = now
+            self._yield(f"the gang can train on {size} nodes instead of {len(self._members)}", now)
 
-    def _end_round(self, rank: int, fault: Fault, now: float, *, yielded: bool = False, saved: bool = False) -> None:
-        """`saved`: its ranks have saved what they did, if they did a step, and ended by themselves."""
+    def _end_round(
+        self, rank: int, fault: Fault, now: float, *, yielded: bool = False, saved: bool = False, leaving: int = 0
+    ) -> None:
+        """`saved`: its ranks have saved what they did, if they did a step, and ended by themselves.
+
+        `leaving`: the incarnation of that rank's pod, where it was asked to go.
+        """
         reports = self._of_round()
         reached = max((report.step for report in reports), default=-1)
         if reached > self._step:
@@ -211,7 +228,7 @@ class Leader:
             self._fruitless += 1
         self._step = max(reached, self._step)
         gpus = {report.fault.gpu.uuid for report in reports if report.fault and report.fault.gpu}
-        lost = self.lost[rank].incarnation if rank in self.lost else 0
+        lost = self.lost[rank].incarnation if rank in self.lost else leaving
         self._end = Ended(self.order.round, rank, fault, reached, now, gpus, lost, yielded=yielded)
         self.order = Order(self.order.round, Wanted.STAND_BY, code=fault.code, why=fault.why)
         self._since, self._larger_since, self._troubled_at = now, None, None

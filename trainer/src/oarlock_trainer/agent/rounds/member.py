@@ -62,7 +62,7 @@ class Member:
         """The newest round whose ranks this agent started."""
         self.outdated = False
         """Whether there was a later one, that it was not in: how its ranks ended and what its node holds is older."""
-        self.running = self.able = self.finished = self.left = False
+        self.running = self.able = self.finished = self.left = self.leaving = False
         self.step = self.saved = -1
         self.held: tuple[tuple[int, tuple[int, ...]], ...] = ()
 
@@ -76,7 +76,7 @@ class Member:
         told = self._newest is not None and self._newest.position > (FIRST, Wanted.TRAIN)
         if told or self._round >= FIRST or self._incarnation > 1 or not self._first:
             return False
-        if now - self._answered_at > self._limits.lease:
+        if self.is_alone(now):
             return False
         self._round, self.running = FIRST, True
         self._started = FIRST
@@ -113,6 +113,7 @@ class Member:
             held=self.held,
             follows_the_dead=self._follows_the_dead,
             saved=self.saved,
+            leaving=self.leaving,
         )
 
     def hear(self, order: Order, heard: int, now: float) -> list[Action]:
@@ -150,11 +151,15 @@ class Member:
         trains = self._newest.wanted in (Wanted.TRAIN, Wanted.YIELD)
         return trains and not (self._is_of(self._newest) if self._newest.members else self._first)
 
+    def is_alone(self, now: float) -> bool:
+        """Whether nobody has answered for the length of a lease."""
+        return now - self._answered_at > self._limits.lease
+
     def turn(self, now: float) -> list[Action]:
         """Kill the ranks once nobody has answered for the length of a lease; leave once nobody has for much longer."""
         unanswered = now - self._answered_at
         why = f"pod 0's agent has not answered for {unanswered:.1f} s"
-        if self.left or unanswered <= self._limits.lease:
+        if self.left or not self.is_alone(now):
             return []
         if unanswered > self._limits.patience:
             self.left = True
@@ -182,7 +187,7 @@ class Member:
             return [Kill("the gang goes on without this pod")] if self.running else []
         if order.round <= self._round or self.running or not self._is_of(order):
             return []
-        if now - self._answered_at > self._limits.lease:
+        if self.is_alone(now):
             return []  # an order that was under way for long: its leader may have given this member up
         self._round, self._fault, self.step = order.round, None, -1
         self._started, self.outdated = order.round, False

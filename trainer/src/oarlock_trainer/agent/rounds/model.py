@@ -52,7 +52,7 @@ class Wanted(IntEnum):
 
     TRAIN = 0
     YIELD = 1
-    """The ranks save at the next step boundary and end: the gang can be larger."""
+    """The ranks save at the next step boundary and end: the gang can be larger, or a pod was asked to go."""
     STAND_BY = 2
     """No rank runs; the agent, its host and its GPUs stay as they are."""
     LEAVE = 3
@@ -125,7 +125,7 @@ class Report:
     themselves, and `step` the newest that they finished: of that round alone. `able`: checks passed and everything is
     imported. `held` are steps in its memory, each with the node ranks whose parts of the state it has. `follows_the_dead`:
     the operator saw that nothing of the pod before it runs any more. `saved` is the step of the newest checkpoint that its
-    ranks told of, -1: none.
+    ranks told of, -1: none. `leaving`: its pod was asked to go, and goes once the gang stands by or trains without it.
     """
 
     rank: int
@@ -141,6 +141,7 @@ class Report:
     held: tuple[tuple[int, tuple[int, ...]], ...] = ()
     follows_the_dead: bool = True
     saved: int = -1
+    leaving: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class Limits:
     rounds in a row that finish no step. `backoff`: what the gang waits after the program's second failure in a row without a
     newer step, doubled with each further one up to `longest_backoff`: recovery.backoffSeconds and
     recovery.maxBackoffSeconds. `yielding`: what ranks get to save and end where their round
-    could be larger.
+    could be larger, or one of its pods was asked to go.
     `linked`: the link says which members are lost, after the length of a lease, and reports come only when they change; if
     not, whoever has reported nothing for a lease is lost.
     """
