@@ -120,7 +120,9 @@ def _kill_operator(field: Field) -> None:
     if status["restartCount"] < MOST_RESTARTS:
         field.jobs.cluster.fault("kill-container", f"{NAMESPACE}/{name}")
     else:
-        field.jobs.cluster.kubectl("delete", "pod", name, "-n", NAMESPACE, "--force", "--grace-period=0", "--wait=false")
+        field.jobs.cluster.kubectl(
+            "delete", "pod", name, "-n", NAMESPACE, "--force", "--grace-period=0", "--wait=false"
+        )
 
 
 def _pause_api_server(field: Field) -> None:

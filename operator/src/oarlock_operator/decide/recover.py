@@ -53,7 +53,7 @@ def recover(o: Observation, draft: Draft) -> bool:
         o,
         draft,
         cause,
-        furthest=made_progress.of_attempt(o, draft, held=cause.held),
+        furthest=made_progress.of_attempt(o, draft, held=bool(cause.held)),
         worked=_ranks_started(draft),
         asked_to_go=_is_asked_to_go(o, draft),
     )
