@@ -74,6 +74,7 @@ class Replacing(StatusGroup):
     reason: ShortText | None = Field(default=None, description="Why, as attempts have it.")
     round: int = Field(default=1, description="The attempt's round by then, as far as it is known.")
     time: Time | None = Field(default=None, description="When it was decided.")
+    ended: bool | None = Field(default=None, description="Whether all pods of the rank before it were seen to end.")
 
 
 class RecoveryStatus(StatusGroup):

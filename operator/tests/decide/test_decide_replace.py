@@ -115,6 +115,26 @@ def test_each_pod_of_such_a_gang_says_so_and_the_new_one_that_nothing_of_the_old
     assert (new["OARLOCK_INCARNATION"], new["OARLOCK_FOLLOWS_THE_DEAD"]) == ("2", "1")
 
 
+def test_it_is_written_down_whether_the_end_of_the_lost_pod_was_seen() -> None:
+    killed, cut_off_node = gang(), gang()
+    kill(killed, 2)
+    cut_off(cut_off_node, 2, unreachable=True)
+    for world in (killed, cut_off_node):
+        world.one_pass()
+    told = [world.job.status.recovery.replacing[0].ended for world in (killed, cut_off_node)]
+    assert told == [True, None]
+
+
+def test_of_a_pod_that_may_have_been_made_and_gone_unseen_no_end_was_seen() -> None:
+    world = gang()
+    kill(world, 2)
+    world.one_pass()
+    del world.pods["flux-1-2-i2"]
+    world.one_pass()
+    (entry,) = world.job.status.recovery.replacing
+    assert (entry.incarnation, entry.ended) == (3, None)
+
+
 def test_the_leader_is_told_how_long_rounds_wait_and_a_change_of_that_keeps_no_pod_from_being_made_anew() -> None:
     usual, world = gang(), gang(backoffSeconds=20, maxBackoffSeconds=600)
     assert "OARLOCK_BACKOFF" not in environment(usual.made["flux-1-0"])

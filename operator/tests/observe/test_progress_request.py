@@ -13,6 +13,7 @@ from status_pod import GOOD, PEER, POD, Server, running_job
 
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.requests import MEANT
+from oarlock_api.history import RecoveryStatus, Replacing
 from oarlock_api.requests import RequestStatus
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.job_memory import JobMemory
@@ -95,3 +96,20 @@ async def test_rank_0_alone_is_asked_and_only_while_its_request_is_open(
 ) -> None:
     state, attempt = open_request
     assert await requested(server, reader, JobMemory(), asked(server, state, attempt=attempt)) == expected
+
+
+async def test_rank_0_alone_is_told_of_the_pods_whose_end_was_seen(server: Server, reader: ProgressReader) -> None:
+    lost = (Replacing(rank=1, incarnation=2, ended=True), Replacing(rank=2, incarnation=3))
+    job = running_job(server)
+    status = job.status.model_copy(update={"recovery": RecoveryStatus(stage="Replace", replacing=lost)})
+    key = gang_key.attempt_key(gang_key.job_key(MASTER, job.uid), job.uid, 1)
+    asked: list[str] = []
+
+    async def agent(request: web.Request) -> web.Response:
+        asked.append(gang_key.told_to_have_ended(key, request.raw_path, pod_uid=POD.uid))
+        return web.Response(text=gang_key.answer(key, request.raw_path, GOOD.to_json()))
+
+    server.handler = agent
+    for told in (status, job.status):
+        await reader.ask(replace(job, status=told), POD, JobMemory())
+    assert asked == ["1-2", ""]

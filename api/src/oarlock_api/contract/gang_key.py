@@ -20,7 +20,9 @@ LEAST_BYTES = 32
 """Of the operator's key: as many as HMAC-SHA256 gives."""
 FRESH_SECONDS = 300
 """How far the clocks of the operator and of a pod may be apart, and how long a question can be asked again."""
-MAX_QUERY = 256
+MAX_QUERY = 512
+_PROOFS = {"request": "asks", "ended": "tells"}
+"""What a question says besides -> the field that has the proof of it."""
 _REFUSES = "this pod answers those who know the key of its gang"
 REFUSED = (
     f"{_REFUSES}: the operator, the gang's own pods and whoever asks from within the pod, as kubectl port-forward does "
@@ -54,14 +56,18 @@ def fingerprint(key: bytes) -> str:
     return mac(key, "oarlock fingerprint").hex()[:8]
 
 
-def question(key: bytes, path: str, *, pod_uid: str, now: float, request: str = "") -> str:
-    """A path with the proof that whoever asks for it now, of that pod, knows the key; and, with one of its own, a request.
+def question(key: bytes, path: str, *, pod_uid: str, now: float, request: str = "", ended: str = "") -> str:
+    """A path with the proof that whoever asks for it now, of that pod, knows the key.
 
-    An agent of an earlier release reads the question, and leaves the request out.
+    Besides, each with a proof of its own: a request, and the pods whose end was seen (contract.rounds.words_of_ended). An
+    agent of an earlier release reads the question, and leaves those out that it does not know.
     """
     at = int(now)
     asked = f"{path}?at={at}&proof={_asks(key, path, pod_uid, at).hex()}"
-    return f"{asked}&request={request}&asks={_requests(key, request, pod_uid, at).hex()}" if request else asked
+    for field, said in (("request", request), ("ended", ended)):
+        if said:
+            asked += f"&{field}={said}&{_PROOFS[field]}={_says(key, field, said, pod_uid, at).hex()}"
+    return asked
 
 
 def asked_by_one_of_us(key: bytes, target: str, *, pod_uid: str, now: float) -> bool:
@@ -69,17 +75,30 @@ def asked_by_one_of_us(key: bytes, target: str, *, pod_uid: str, now: float) -> 
     path, _, query = target.partition("?")
     fields = parse_qs(query[:MAX_QUERY])
     at, proof = (fields.get(name, [""])[0] for name in ("at", "proof"))
-    if not (at.isascii() and at.isdecimal()) or abs(now - int(at)) > FRESH_SECONDS:
+    if not _is_time(at) or abs(now - int(at)) > FRESH_SECONDS:
         return False
     return hmac.compare_digest(_asks(key, path, pod_uid, int(at)).hex().encode(), proof.encode())
 
 
 def requested(key: bytes, target: str, *, pod_uid: str) -> str:
     """What is requested with a question that `asked_by_one_of_us` has proven; empty where that has no proof of its own."""
+    return _proven(key, target, pod_uid, "request")
+
+
+def told_to_have_ended(key: bytes, target: str, *, pod_uid: str) -> str:
+    """The pods whose end was seen, by a question that `asked_by_one_of_us` has proven; empty where that has no proof."""
+    return _proven(key, target, pod_uid, "ended")
+
+
+def _proven(key: bytes, target: str, pod_uid: str, field: str) -> str:
     fields = parse_qs(target.partition("?")[2][:MAX_QUERY])
-    at, request, proof = (fields.get(name, [""])[0] for name in ("at", "request", "asks"))
-    known = _requests(key, request, pod_uid, int(at)).hex() if at.isascii() and at.isdecimal() else ""
-    return request if known and hmac.compare_digest(known.encode(), proof.encode()) else ""
+    at, said, proof = (fields.get(name, [""])[0] for name in ("at", field, _PROOFS[field]))
+    known = _says(key, field, said, pod_uid, int(at)).hex() if _is_time(at) else ""
+    return said if known and hmac.compare_digest(known.encode(), proof.encode()) else ""
+
+
+def _is_time(at: str) -> bool:
+    return at.isascii() and at.isdecimal() and len(at) < 16
 
 
 def answer(key: bytes, target: str, body: str) -> str:
@@ -103,8 +122,8 @@ def _asks(key: bytes, path: str, pod_uid: str, at: int) -> bytes:
     return mac(key, "oarlock question", path, pod_uid, at)
 
 
-def _requests(key: bytes, request: str, pod_uid: str, at: int) -> bytes:
-    return mac(key, "oarlock request", request, pod_uid, at)
+def _says(key: bytes, field: str, said: str, pod_uid: str, at: int) -> bytes:
+    return mac(key, f"oarlock {field}", said, pod_uid, at)
 
 
 def _answers(key: bytes, target: str, body: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -41,6 +41,18 @@ def serial(term: int, number: int) -> int:
 def number_of(serial: int) -> int:
     """The round's number, for people."""
     return serial % _TERM
+
+
+def words_of_ended(pods: Iterable[tuple[int, int]]) -> str:
+    """Pods whose end was seen, as a question for /status has them: of each rank all before an incarnation."""
+    return ".".join(f"{rank}-{before}" for rank, before in list(pods)[:MAX_LOST])
+
+
+def ended_of(words: str) -> tuple[tuple[int, int], ...]:
+    """The same: rank, and the first incarnation whose end was not seen. What is no such pair is left out."""
+    pairs = (pair.partition("-") for pair in words.split(".")[:MAX_LOST])
+    found = ((rank, before) for rank, _, before in pairs if rank.isascii() and before.isascii())
+    return tuple((int(rank), int(before)) for rank, before in found if rank.isdecimal() and before.isdecimal())
 
 
 class InPlace(StrEnum):

@@ -52,7 +52,10 @@ def number_anew(o: Observation, draft: Draft) -> None:
         first = numbers(o, draft, len(due))
         again = {one.rank: first + index for index, one in enumerate(due)}
         replacing = (
-            one.model_copy(update={"incarnation": again[one.rank], **({"time": o.now} if one.rank in idle else {})})
+            one.model_copy(
+                # Nobody saw the end of what may have been made meanwhile.
+                update={"incarnation": again[one.rank], "ended": None, **({"time": o.now} if one.rank in idle else {})}
+            )
             if one.rank in again
             else one
             for one in recovery.replacing
@@ -91,7 +94,7 @@ def ask_again(o: Observation, draft: Draft) -> None:
     for index, pod in enumerate(waiting):
         one = known.get(pod.rank) or Replacing(rank=pod.rank, incarnation=1, reason=Reason.NODE_RETURNED.value)
         # Without a time it is asked for as soon as the pod before it is gone.
-        known[pod.rank] = one.model_copy(update={"incarnation": first + index, "time": None})
+        known[pod.rank] = one.model_copy(update={"incarnation": first + index, "time": None, "ended": None})
     draft.set(recovery=recovery.model_copy(update={"replacing": tuple(known[rank] for rank in sorted(known))}))
 
 

@@ -21,6 +21,7 @@ from yarl import URL
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.health import HealthState
 from oarlock_api.contract.requests import MEANT, RequestState
+from oarlock_api.contract.rounds import words_of_ended
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
 from oarlock_api.spec import TrainingJobSpec
@@ -70,6 +71,13 @@ def _request(job: Job, pod: Pod) -> str:
     asked = job.status.request
     open_ = asked is not None and asked.state == RequestState.ASKED and asked.attempt == pod.attempt
     return f"{asked.verb}.{asked.id}" if asked and open_ and pod.rank == 0 else ""
+
+
+def _ended(job: Job, pod: Pod) -> str:
+    """Of which pods rank 0 is told that they were seen to end: those that others take the place of."""
+    if pod.rank != 0 or pod.attempt != job.status.attempt:
+        return ""
+    return words_of_ended((one.rank, one.incarnation) for one in job.status.recovery.replacing if one.ended)
 
 
 def request_seconds(job: Job, memory: JobMemory) -> float:
@@ -238,7 +246,8 @@ class ProgressReader:
             key = gang_key.attempt_key(gang_key.job_key(master, job.uid), job.uid, pod.attempt)
             # A pod takes no question that is dated long ago, and this machine's clock may be wrong.
             now = self._cluster.server_clock.now().timestamp()
-            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=now, request=request)
+            about = {"request": request, "ended": _ended(job, pod)}
+            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=now, **about)
             said = await self._fetch(job, pod, port, target)
             if gang_key.is_refusal(said):
                 continue

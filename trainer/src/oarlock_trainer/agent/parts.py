@@ -219,20 +219,8 @@ def _listen(
     parts: PartsServer | None,
 ) -> tuple[int, GangLink]:
     job, pod = assignment.job, assignment.pod
-    field, port = "status", job.ports.status
+    field, port = "link", job.ports.link
     try:
-        server = StatusServer(
-            port=port,
-            job=job.job,
-            status=lambda: board.status,
-            alive=alive,
-            inbox=inbox,
-            access=StatusAccess(assignment.key, pod.pod_uid),
-            ask=requests.ask,
-            within=FromWithin(Path(job.output_directory), board.recent, attempt=pod.attempt),
-            parts=parts,
-        )
-        field, port = "link", job.ports.link
         link = GangLink(
             job_uid=job.job_uid,
             attempt=pod.attempt,
@@ -245,6 +233,19 @@ def _listen(
             incarnation=pod.incarnation,
             replaces=pod.replaces_pods,
             chooses=not membership_of(assignment).is_fixed,
+        )
+        field, port = "status", job.ports.status
+        server = StatusServer(
+            port=port,
+            job=job.job,
+            status=lambda: board.status,
+            alive=alive,
+            inbox=inbox,
+            access=StatusAccess(assignment.key, pod.pod_uid),
+            ask=requests.ask,
+            ended=link.have_ended,
+            within=FromWithin(Path(job.output_directory), board.recent, attempt=pod.attempt),
+            parts=parts,
         )
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):

@@ -75,6 +75,34 @@ def test_a_member_that_vanishes_is_lost_to_rank_0_alone_and_its_next_incarnation
     assert gang.news(2) == []
 
 
+def test_a_member_that_the_operator_saw_end_is_lost_at_once_and_told_of_once(gang_of: GangOf) -> None:
+    gang = gang_of(3, silence=30.0)
+    gang.join_all()
+    leader = gang.links[0]
+    leader.have_ended([(1, 1), (2, 1), (7, 2)])  # none of these: nobody is of an incarnation before
+    gang.crash(1)
+    eventually(lambda: leader._role._members[1].trouble, "the end of its connection")  # type: ignore[union-attr]
+    for _ in range(3):
+        leader.have_ended([(1, 2)])
+    told = lost(gang, 0)
+    assert (told.rank, told.incarnation, told.code, told.over) == (1, 1, 82, True)
+    gang.join(1, incarnation=2)
+    gang.stand(1, 2)
+    leader.have_ended([(1, 2)])
+    gang.links[1].report(Report(rank=1, agent="", incarnation=2, sequence=1))
+    report_of(gang, gang.links[1].agent)
+    assert [one for one in gang.news(0) if isinstance(one, MissedPod | PeerLost)] == [told]
+
+
+def test_a_member_that_fell_silent_and_is_seen_to_have_ended_later_is_told_of_again(gang_of: GangOf) -> None:
+    gang = gang_of(2)
+    gang.join_all()
+    gang.crash(1)
+    assert not lost(gang, 0).over
+    gang.links[0].have_ended([(1, 2)])
+    eventually(lambda: [one.over for one in gang.news(0) if isinstance(one, MissedPod)] == [False, True], "the end")
+
+
 def test_a_lost_member_was_heard_when_its_last_word_was_read_and_none_that_came_later_was_answered(
     gang_of: GangOf, network_to: Callable[[int], Network]
 ) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import Agent, agents_of, eventually, lives
 
+from oarlock_api.contract import gang_key
 from oarlock_api.contract.history import read_story
 
 if TYPE_CHECKING:
@@ -99,6 +101,18 @@ def test_a_spare_takes_the_place_of_a_lost_pod_with_its_ranks_numbers_and_is_don
     eventually(lambda: gang[1].status()["message"] == ASIDE, "the pod that came back stands by")
     assert not list(gang[1].scratch.glob("rank-*"))
     end_well(gang)
+
+
+def test_a_spare_takes_the_place_of_a_pod_as_soon_as_the_operator_has_seen_its_end(gang: list[Agent]) -> None:
+    training(gang)
+    eventually(lambda: gang[2].status()["phase"] == "Standby", "that it is ready")
+    gang[1].end()
+    key = gang_key.attempt_key(bytes.fromhex("ab" * 32), "uid-of-job", 3)
+    gang[0].get(gang_key.question(key, "/status", pod_uid="uid-of-pod", now=time.time(), ended="1-2"))
+    status = in_round(gang[0], 2)
+    (end,) = status["rounds"]
+    assert (status["members"], end["rank"], end["lostPod"]) == ([0, 2], 1, True)
+    assert end["why"] == "the operator saw the end of pod 1", "nobody waited for its silence"
 
 
 def test_the_history_says_on_which_nodes_a_gang_is_once_all_are_there_that_train(gang: list[Agent]) -> None:

@@ -25,7 +25,7 @@ from oarlock_trainer.agent.link.member import Member
 from oarlock_trainer.agent.link.protocol import FLUSH_SECONDS, Answer, Ask, Gang, Leave, News, PeerLost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from oarlock_trainer.agent.link.loop import Role
     from oarlock_trainer.agent.link.round_frames import Ordered
@@ -140,6 +140,11 @@ class GangLink:
         """Have rank 0's agent tell all members, also those that connect later, what they are to do. Called in its thread."""
         if self._loop and isinstance(role := self._role, Leader):
             self._loop.do(lambda: role.order(order_for))
+
+    def have_ended(self, pods: Sequence[tuple[int, int]]) -> None:
+        """The operator saw these pods end: of each rank all before an incarnation. Any thread may say so, again and again."""
+        if self._loop and isinstance(role := self._role, Leader):
+            self._loop.do(lambda: role.have_ended(pods))
 
     def leave(self, code: int, why: str, *, over: bool = False) -> None:
         """Tell the others with which exit code this agent ends and why, then close. `over`: none of its ranks is left.

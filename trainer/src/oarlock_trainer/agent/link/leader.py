@@ -49,7 +49,7 @@ from oarlock_trainer.agent.link.sparse_log import SparseLog
 from oarlock_trainer.agent.rounds.model import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from oarlock_trainer.agent.link.loop import Loop
     from oarlock_trainer.agent.link.protocol import Gang
@@ -81,6 +81,8 @@ class _Member:
     heard_at: float
     read_at: float
     trouble: str = ""
+    over: bool = False
+    """The operator saw its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,21 @@ class Leader:
         self._order_for = order_for
         for connection, rank in self._rank_of.items():
             connection.send(encode(order_for(rank)))
+
+    def have_ended(self, pods: Sequence[tuple[int, int]]) -> None:
+        """Lose at once whoever has ended, by the operator's word: of each rank all before an incarnation.
+
+        So nobody waits for the silence of a pod that is known to run no more, nor for what it may still do.
+        """
+        for rank, before in pods:
+            member = self._members.get(rank) or self._lost.get(rank)
+            if member is None or member.incarnation >= before or member.over or not self._gang.replaces:
+                continue
+            if member.connection:
+                self._cut(member, member.connection, "it has ended")
+            self._members.pop(rank, None)
+            self._lost[rank], member.over = member, True
+            self._lose(PeerLost(rank, None, f"the operator saw the end of pod {rank}"), member, over=True)
 
     def leave(self, last: Leave) -> None:
         """Tell all members, and be over when they have read it, or soon."""

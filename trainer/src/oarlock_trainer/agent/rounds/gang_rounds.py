@@ -278,6 +278,11 @@ class GangRounds:
         return self._member.seconds_left(now) if counts else math.inf
 
     @property
+    def awaits_state(self) -> bool:
+        """Whether a round was begun here, and waits for its part of the state."""
+        return self._start is not None
+
+    @property
     def waits(self) -> bool:
         """Whether this pod's ranks are to wait, as all the others'."""
         return self._active and self._member.waits

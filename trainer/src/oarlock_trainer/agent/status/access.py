@@ -51,6 +51,14 @@ class StatusAccess:
             return None
         return parse_query(parse_qs(target.partition("?")[2][: gang_key.MAX_QUERY]).get("request", [""])[0])
 
+    def ended(self, target: str) -> str:
+        """The pods whose end the operator has seen, as it says with a question that is signed; else empty."""
+        if self.key is None:
+            return ""
+        if not gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
+            return ""
+        return gang_key.told_to_have_ended(self.key, target, pod_uid=self.pod_uid)
+
 
 def is_here(host: str) -> bool:
     """Whether a client's address is 127.0.0.1 or ::1. Others of the loopback's are no proof of being within the pod.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.gang_key import REFUSED
 from oarlock_api.contract.reads import WITHIN_ONLY
 from oarlock_api.contract.requests import MEANT
+from oarlock_api.contract.rounds import ended_of
 from oarlock_trainer.agent.status import metrics
 from oarlock_trainer.agent.status.access import StatusAccess, is_from_here, is_here, is_led_here
 from oarlock_trainer.agent.status.connection_limit import ConnectionLimit
@@ -52,7 +53,8 @@ class StatusServer:
     """The server's thread, which answers until the process ends. `alive`: the supervisor still turns its loop.
 
     `inbox` is where a trainer's webhooks go, None where there is no such trainer; `access` says who may read /status,
-    and `ask` takes what they ask for with it, and says how far that is: the same answer tells it. `within` has what is told
+    and `ask` takes what they ask for with it, and says how far that is: the same answer tells it. `ended` takes the pods
+    whose end the operator says that it has seen. `within` has what is told
     to the pod itself alone, `parts` what is handed to the gang's other agents (ring/).
     Raises OSError where the port is taken. Port 0 takes any free one; `port` says which.
     """
@@ -67,11 +69,12 @@ class StatusServer:
         inbox: Inbox | None = None,
         access: StatusAccess | None = None,
         ask: Callable[[Request], Answered | None] = lambda _: None,
+        ended: Callable[[tuple[tuple[int, int], ...]], None] = lambda _: None,
         within: FromWithin | None = None,
         parts: PartsServer | None = None,
     ) -> None:
         own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "ask": staticmethod(ask)}
-        own["inbox"] = inbox
+        own["inbox"], own["ended"] = inbox, staticmethod(ended)
         own["within"] = within
         own["parts"] = parts
         own["access"] = access or StatusAccess()
@@ -165,6 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
     inbox: Inbox | None
     access: StatusAccess
     ask: Callable[[Request], Answered | None]
+    ended: Callable[[tuple[tuple[int, int], ...]], None]
     within: FromWithin | None
     parts: PartsServer | None
 
@@ -184,6 +188,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/status":
             status, host, asked = self.status(), self.client_address[0], self.headers.get("Host", "")
             request = self.access.request(self.path, host, asked, meant=MEANT in self.headers)
+            if pods := ended_of(self.access.ended(self.path)):
+                self.ended(pods)
             if request and (known := self.ask(request)):
                 status = replace(status, request=known)
             said = self.access.answer(self.path, host, asked, status.to_json())
