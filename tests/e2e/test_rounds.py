@@ -50,11 +50,16 @@ def trains_in(jobs: Jobs, number: int) -> dict[str, Any]:
 def losses(jobs: Jobs, name: str) -> dict[int, set[float]]:
     """Step -> the losses that were told of it, by whichever round."""
     found = defaultdict(set)
-    whole = (jobs.output / name / "metrics.jsonl").read_text().rpartition("\n")[0]
-    for line in map(json.loads, whole.splitlines()):
+    for line in metrics(jobs, name):
         if "loss" in line:
             found[line["step"]].add(line["loss"])
     return found
+
+
+def metrics(jobs: Jobs, name: str) -> list[dict[str, Any]]:
+    """The lines of its metrics.jsonl so far."""
+    whole = (jobs.output / name / "metrics.jsonl").read_text().rpartition("\n")[0]
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 @pytest.mark.parametrize(("pod", "signal", "code"), [(1, "KILL", 137), (0, "KILL", 137), (1, "STOP", 83)])
@@ -84,7 +89,8 @@ def test_ranks_that_are_killed_crash_or_hang_start_anew_in_their_pods_from_the_n
 @pytest.fixture
 def fresh(jobs: Jobs, request: pytest.FixtureRequest) -> Iterator[str]:
     """Another such gang: a program that was killed before is not given a new pod at once."""
-    name = f"lost-{request.node.callspec.params['rank']}"
+    what = "evicted" if "evicted" in request.node.name else "lost"
+    name = f"{what}-{request.node.callspec.params['rank']}"
     jobs.apply(name, recovery={"inPlace": "Auto"}, **SMALL)
     jobs.wait_for_checkpoint_of(name, 1)
     yield name
@@ -132,6 +138,29 @@ def test_a_pod_that_is_lost_is_replaced_and_training_goes_on_with_the_same_losse
     jobs.wait(fresh, "a checkpoint", lambda status: status["latestCheckpoint"]["step"] > saved)
     assert jobs.status(fresh)["attempt"] == 1
     assert all(len(told) == 1 for told in losses(jobs, fresh).values())
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_pod_that_is_evicted_has_the_gang_save_and_is_replaced_and_no_step_is_done_again(
+    jobs: Jobs, fresh: str, rank: int
+) -> None:
+    before = newest(jobs, fresh)
+    jobs.evict(before[rank]["name"])
+    status = jobs.wait(
+        fresh,
+        "the round after it",
+        lambda status: status.get("round") == 2 and "stage" not in status["recovery"],
+    )
+    assert (status["attempt"], status["restarts"]["voluntary"]) == (1, 1)
+    after = newest(jobs, fresh)
+    assert after[1 - rank]["uid"] == before[1 - rank]["uid"]
+    assert after[rank]["name"] == pod_name(fresh, 1, rank, 2)
+    booked = status["rounds"][-1]
+    assert (booked["rank"], booked["rung"], booked["reason"], booked["lostSteps"]) == (rank, "ReplacePod", "Evicted", 0)
+    saved = status["latestCheckpoint"]["step"]
+    jobs.wait(fresh, "a checkpoint", lambda status: status["latestCheckpoint"]["step"] > saved)
+    steps = [line["step"] for line in metrics(jobs, fresh) if "loss" in line]
+    assert len(steps) == len(set(steps)), "each step was done once"
 
 
 @contextmanager

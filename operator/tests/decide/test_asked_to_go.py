@@ -104,12 +104,74 @@ def test_a_pod_that_was_taken_for_others_takes_the_gang_with_it(who: str) -> Non
     assert world.job.status.attempt == 2
 
 
-def test_several_that_are_asked_to_go_at_once_take_the_gang_with_them() -> None:
+def test_several_that_are_asked_to_go_at_once_are_made_anew_together() -> None:
     world = gang()
     leave(world, 2, step=40)
     world.pods["flux-1-3"] = replace(world.pods["flux-1-3"], deleting=True, delete_by=world.now.replace(year=2099))
     world.one_pass()
+    assert states(world) == (1, None, []), "the other one is about to have left as well"
+    leave(world, 3, step=40)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2), (3, 3)])
+
+
+def test_one_that_does_not_go_in_time_takes_the_gang_with_it() -> None:
+    world = gang()
+    leave(world, 2, step=40)
+    world.pods["flux-1-3"] = replace(world.pods["flux-1-3"], deleting=True, delete_by=world.now.replace(year=2001))
+    world.one_pass()
     assert world.job.status.attempt == 2
+
+
+def test_a_gang_that_is_taken_whole_is_a_new_attempt() -> None:
+    world = gang()
+    for rank in range(4):
+        leave(world, rank, step=40)
+    world.one_pass()
+    assert world.job.status.attempt == 2
+
+
+@pytest.mark.parametrize("code", [1, 82, 83])
+def test_one_that_broke_as_it_left_is_made_anew_alone(code: int) -> None:
+    world = gang()
+    world.end(2, code)
+    world.pods["flux-1-2"] = replace(world.pods["flux-1-2"], deleting=True)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2)])
+
+
+@pytest.mark.parametrize("code", [84, 85, 88])
+def test_what_another_pod_would_only_repeat_is_so_of_one_that_was_asked_to_go(code: int) -> None:
+    world = gang()
+    world.end(2, code)
+    world.pods["flux-1-2"] = replace(world.pods["flux-1-2"], deleting=True)
+    world.one_pass()
+    assert world.job.status.recovery.stage != "Replace"
+
+
+def test_one_that_was_killed_while_it_waited_for_the_others_to_save_has_left() -> None:
+    world = gang()
+    leave(world, 2, step=40)
+    said = world.pods["flux-1-2"].report
+    world.pods["flux-1-2"] = replace(world.pods["flux-1-2"], ending=Ending(137, report=said))
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(2, 2)])
+    assert world.job.status.restarts.voluntary == 1
+
+
+def test_with_a_command_of_the_jobs_own_all_pods_are_made_anew() -> None:
+    custom = {"command": ["train"]}
+    world = World(
+        job=job(spec=spec(nodes=4, training=None, custom=custom, pod={"image": "mine"}, recovery={"inPlace": "Auto"}))
+    )
+    world.defaults = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
+    world.running(step=20)
+    leave(world, 2, step=40)
+    world.one_pass()
+    assert world.job.status.attempt == 2
+    assert world.job.status.attempts[0].not_in_place == (
+        "where a pod is asked to go, a job's own command ends in all of them"
+    )
 
 
 def test_a_program_that_ends_with_the_code_of_a_request_though_nobody_asked_is_a_program_that_ends() -> None:

@@ -504,6 +504,16 @@ def test_a_broken_gpu_of_a_pod_that_is_left_out_ends_no_attempt_and_its_node_is_
     assert world.pod(1).keeps_off == {"node-1"}
 
 
+def test_a_spare_that_is_heard_of_before_the_end_of_the_pod_that_was_asked_to_go_costs_what_an_eviction_does() -> None:
+    world = gang(spares=1)
+    world.end_round(86, rank=1, why="pod 1 was asked to go", step=20, resumed_step=0, lost_pod=True, spare=True)
+    tells(world, 0, 2, round_=2, lost=(1,))
+    world.one_pass()
+    counts = world.job.status.restarts
+    assert booked(world) == [(1, "TakeSpare", 1, None)]
+    assert (counts.voluntary, counts.evictions, counts.without_progress) == (1, 1, 0)
+
+
 def test_losses_that_only_the_leader_tells_of_use_the_budget_up() -> None:
     world = gang(spares=1, maxInfrastructureRestarts=2)
     for number in range(2, 5):

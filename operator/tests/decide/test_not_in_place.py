@@ -87,7 +87,7 @@ def start_again(world: World) -> None:
         (fail_storage, "a new pod would meet the same storage"),
         (fail_a_check, "a new pod would most likely fail the same check"),
         (lose_too_many, "4 pods were lost at once, and at most 3 are made anew by themselves"),
-        (stay_though_asked_to_go, "a pod that was asked to go neither left in time nor was killed"),
+        (stay_though_asked_to_go, "a pod that was asked to go has not left in time"),
         (preempt, "whoever takes a pod to make room has the whole gang go"),
         (
             kill_once_more,

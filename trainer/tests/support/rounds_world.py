@@ -39,6 +39,7 @@ TICK = 0.1
 LIMITS = Limits(lease=2.0, kill=1.0, patience=60.0, fruitless=3, backoff=3.0, yielding=6.0)
 LINKED = replace(LIMITS, linked=True)
 BEAT = 0.3
+ASKED = Fault(86, "it was asked to go", lost=True)
 
 
 @dataclass(eq=False)
@@ -95,7 +96,7 @@ class Beat:
 
 @dataclass(frozen=True)
 class Goodbye:
-    """The last word of a pod: why it leaves, and that none of its ranks is left."""
+    """The last word of a pod, none of whose ranks is left: why it leaves."""
 
     sender: Pod
     sent_at: float
@@ -157,10 +158,12 @@ class World:
             self._fail(rank, Fault(80, "GPU 3 fell off the bus"))
 
     def ask(self, rank: int) -> None:
-        """Somebody asks its pod to go: it does once the gang stands by, or trains without it."""
+        """Somebody asks its pod to go: it does once the gang stands by, or trains without it; one that stands by, at once."""
         pod = self.current(rank)
-        if pod and pod.alive and pod.ranks:
+        if pod and pod.alive and (pod.ranks or pod.member.has_yielded):
             pod.member.leaving = True
+        elif pod and pod.alive:
+            self._leave(pod, ASKED)
 
     def kill_pod(self, rank: int) -> None:
         """All its processes are gone at once, and everybody may know."""
@@ -231,7 +234,7 @@ class World:
             if pod.leaves and not pod.ranks:
                 self._leave(pod, Fault(80, "GPU 3 fell off the bus", lost=True))
             elif pod.member.leaving and (pod.member.waits or pod.member.is_aside):
-                self._leave(pod, Fault(86, "it was asked to go", lost=True))
+                self._leave(pod, ASKED)
             else:
                 self._turn(pod)
         self._train()
@@ -428,7 +431,8 @@ class World:
         if pod.leader and self._is_heard(pod, said.sender, said.sent_at):
             del pod.heard[said.sender.agent]
             pod.lost[said.sender.agent] = self.now
-            pod.leader.lose(said.sender.rank, said.sender.incarnation, said.fault, self.now, over=True)
+            over = said.fault is not ASKED  # whoever leaves in peace does not say so
+            pod.leader.lose(said.sender.rank, said.sender.incarnation, said.fault, self.now, over=over)
 
     def _end(self, pod: Pod, code: int) -> None:
         pod.alive, pod.ranks, pod.code = False, None, code

@@ -27,6 +27,7 @@ from oarlock_api.contract.wire import WireError, integer, number, text
 
 STAGES = ("detect", "decide", "drain", "cordon", "queue", "schedule", "start", "firstStep")
 """Of status.attempts[].stageMilliseconds, in the order in which they are passed."""
+_GOES_ON = ("Resumed", "RoundEnded", "RanksRestarted")
 _AS_WISHED = ("Suspended", "NodeMarked", "SlowRank")
 """Why attempts end whose pods were told to go: that they left is no fault."""
 _BROAD = (Cause.APPLICATION_ERROR, FailureClass.APPLICATION)
@@ -134,7 +135,9 @@ def _attempt(
     troubles: tuple[Trouble, ...],
 ) -> Attempt:
     started = next((line for line in lines if line.get("type") == "AttemptStarted"), {})
-    ended = [line for line in lines if line.get("type") == "Ended"]
+    # Rank 0's pod may have ended, and the attempt gone on with its next one.
+    later = max((at for at, line in enumerate(lines) if line.get("type") in _GOES_ON), default=-1)
+    ended = [line for line in lines[later + 1 :] if line.get("type") == "Ended"]
     resumed = next((integer(part(line, "data").get("step")) for line in lines if line.get("type") == "Resumed"), None)
     steps = [step for line in lines if (step := integer(part(line, "data").get("step"))) is not None]
     image = next((pod.image for pod in pods if pod.image), "") or text(part(started, "data").get("image"), 512)

@@ -55,7 +55,7 @@ def _over(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> Now:
     ended = [
         line for line in lines.all if newest and line.get("attempt") == newest.number and line.get("type") == "Ended"
     ]
-    reasons = {text(line.get("reason"), 64) for line in ended}
+    reasons = {text(line.get("reason"), 64) for line in ended[-1:]}  # of rank 0's pods before, the attempt went on
     if newest is None:
         return _now(Cause.GONE, f"nothing is known of this job{kept}", step=step)
     if newest.faults:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_operator.faults.classify import Fault
 from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 _ALONE = {"", "EvictionByEvictionAPI", "DeletionByTaintManager", "TerminationByKubelet"}
 """Who takes a pod for its node's sake, or by hand: Pod.disrupted."""
+_ON_ITS_WAY = {FailureClass.REQUESTED, FailureClass.PEER_LOST, FailureClass.APPLICATION, FailureClass.HANG}
 
 
 def is_asked(o: Observation, fault: Fault) -> bool:
@@ -22,9 +24,16 @@ def is_asked(o: Observation, fault: Fault) -> bool:
     return o.asked_to_go(pod)
 
 
-def why_with_all(fault: Fault) -> str:
-    """Why all pods go with one that was taken away, in a clause; empty where the next one of its rank is enough."""
+def why_with_all(o: Observation, fault: Fault) -> str:
+    """Why all pods go with one that was taken away, in a clause; empty where they need not for that."""
     if fault.pod.disrupted not in _ALONE:
         return "whoever takes a pod to make room has the whole gang go"
-    saved_or_killed = fault.failure_class is FailureClass.REQUESTED or fault.killed_with_its_agent
-    return "" if saved_or_killed else "a pod that was asked to go neither left in time nor was killed"
+    if o.spec.custom:
+        return "where a pod is asked to go, a job's own command ends in all of them"
+    ended = fault.pod.ending is not None or fault.pod.gone or bool(fault.pod.disrupted)
+    return "" if ended else "a pod that was asked to go has not left in time"
+
+
+def is_mended(fault: Fault) -> bool:
+    """Whether the next pod of the rank is enough, of one that goes alone: it saved, was killed, or broke as it left."""
+    return fault.failure_class in _ON_ITS_WAY and fault.reason not in (Reason.OOM_KILLED, Reason.LIMIT_EXCEEDED)

@@ -49,7 +49,7 @@ def _of_fault(o: Observation, draft: Draft, fault: Fault) -> str:
     """Why a new pod in the place of this one would not mend it; empty where it would."""
     pod, ended = fault.pod, fault.pod.ending
     if asked_to_go.is_asked(o, fault):
-        return asked_to_go.why_with_all(fault)
+        return asked_to_go.why_with_all(o, fault)
     if pod.own_limit or fault.reason == Reason.OOM_KILLED:
         return "a new pod would exceed the same limit"
     if fault.verdict is GpuVerdict.RESTART_PROCESS:

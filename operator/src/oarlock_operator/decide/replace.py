@@ -57,7 +57,7 @@ def replace(o: Observation, draft: Draft) -> bool:
     _hear_out(o, draft)
     next_round.note_round(o, draft)
     if faults := find_faults(o, draft):
-        return _fits(o, draft, faults) and _begin(o, draft, faults)
+        return _answer(o, draft, faults)
     if stage is not None and (why := _in_vain(o, draft)):
         _give_up(o, draft, why)
         return False
@@ -77,6 +77,13 @@ def replace(o: Observation, draft: Draft) -> bool:
     return False
 
 
+def _answer(o: Observation, draft: Draft, faults: list[Fault]) -> bool:
+    if _more_are_leaving(o, draft, faults):
+        draft.again(new_pods.LOOK_AGAIN_SECONDS)
+        return True
+    return _fits(o, draft, faults) and _begin(o, draft, faults)
+
+
 # Whether it may be
 
 
@@ -91,6 +98,13 @@ def _fits(o: Observation, draft: Draft, faults: Sequence[Fault]) -> bool:
         return False
     others = [pod for pod in o.members(draft.status.attempt) if pod.rank not in lost]
     return len(others) == len(members - lost) and _stand_by(o, draft, others)
+
+
+def _more_are_leaving(o: Observation, draft: Draft, faults: Sequence[Fault]) -> bool:
+    """Whether others that were asked to go, as these were, are about to have left as well: the gang has saved, or does."""
+    leaving = [pod for pod in o.members(draft.status.attempt) if o.asked_to_go(pod) and not pod.stopped]
+    asked = all(asked_to_go.is_asked(o, fault) and _mends(o, draft, fault) for fault in faults)
+    return bool(leaving) and asked and not any(overdue(o, pod) for pod in leaving)
 
 
 def _members(o: Observation, draft: Draft) -> frozenset[int]:
@@ -110,10 +124,13 @@ def _mends(o: Observation, draft: Draft, fault: Fault) -> bool:
     pod, ended = fault.pod, fault.pod.ending
     # All starts but the first wait before they repeat what the program did.
     waits = fault.budget is Budget.APPLICATION and failed_before(o, draft)
+    if asked_to_go.is_asked(o, fault):
+        if asked_to_go.why_with_all(o, fault):
+            return False
+        if asked_to_go.is_mended(fault):
+            return True
     if fault.victim or waits:
         return False
-    if asked_to_go.is_asked(o, fault):
-        return not asked_to_go.why_with_all(fault)
     # Killed with its agent, and for nothing that a new pod would do again: where the agent lived, it has tried what it could.
     killed = fault.killed_with_its_agent and not pod.own_limit and fault.reason != Reason.OOM_KILLED
     return {

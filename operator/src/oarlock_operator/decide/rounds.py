@@ -227,7 +227,8 @@ def _charge(o: Observation, draft: Draft, one: Round, news: PodStatus) -> bool:
         )
     fault = ruled(_fault(o, one.attempt, end), o.spec.recovery.rules)
     furthest = made_progress.of_round(o, draft, end, news, one.ended_time or o.now)
-    counts = charge(o, draft, fault, furthest=furthest, worked=True, asked_to_go=False)
+    asked = end.code == ExitCode.LEFT_ON_REQUEST and one.rung in rungs.OF_LOST_PODS
+    counts = charge(o, draft, fault, furthest=furthest, worked=True, asked_to_go=asked)
     if counts is None:
         return stop(o, draft)
     draft.set(restarts=counts)

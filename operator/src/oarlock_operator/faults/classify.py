@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
@@ -178,6 +178,11 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
         reason = ending.reason or Reason.POD_FAILED
         avoid = Avoid.RATHER if _refused(reason) else Avoid.NO
         return Fault(pod, FailureClass.PREFLIGHT, reason, f"{where}: {said}", Budget.INFRASTRUCTURE, avoid)
+    own_word = ending.report.code if ending.report else None
+    if pod.deleting and ending.code == KILLED and own_word == ExitCode.LEFT_ON_REQUEST:
+        return _ended(
+            pod, replace(ending, code=ExitCode.LEFT_ON_REQUEST)
+        )  # killed while it waited for the others' ranks
     kind = failure_class(ending.code)
     avoid = Avoid.STRICTLY if ending.code in _BAD_NODE else Avoid.NO
     # Code 87 speaks of this pod's needs; of the hardware only where it names a GPU. Code 80 can be had by any program

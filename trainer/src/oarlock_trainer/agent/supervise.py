@@ -138,6 +138,8 @@ class _Supervisor:
         )
         # The gang goes on without it, and takes it in by an order.
         self._standby.on = assignment.pod.incarnation > 1 or assignment.is_spare
+        self._places = tuple(range(assignment.job.nodes))
+        """Ranks of the pods of the round that this pod was in last, by place."""
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
@@ -228,8 +230,8 @@ class _Supervisor:
 
     def _leaves_alone(self) -> bool:
         """Whether the gang saves, and goes on with the next pod of this rank."""
-        trains = self._ranks_started and not self._standby.on and self._outcome.verdict is None
-        if not trains or not self._rounds.ask_to_leave():
+        ends = self._outcome.verdict is not None and not self._standby.on
+        if not self._ranks_started or ends or not self._rounds.ask_to_leave():
             return False
         log.info("asked to leave: the gang saves first, and stands by for the next pod of this rank")
         self._outcome.leaving_since = now = time.monotonic()
@@ -325,7 +327,9 @@ class _Supervisor:
 
     def _lose_peer(self, why: str) -> None:
         """The gang does not go on, in this attempt: leave, for a reason of this pod's own where there is one."""
-        if self._outcome.verdict is None:
+        known = self._outcome.verdict
+        # Ranks that saved and ended for another pod's sake have not left.
+        if known is None or (known.code == ExitCode.LEFT_ON_REQUEST and not self._stop_requests):
             self._outcome.conclude(Verdict(code=ExitCode.PEER_LOST, summary=f"lost a peer: {why}"))
         self._outcome.tell()
         self._over = self._over or self._standby.on
@@ -373,7 +377,10 @@ class _Supervisor:
         log.info("round %d", order.round.number, extra={"why": order.why})
         self._standby.end()
         self._ranks.be_of_round(tuple(place.rank for place in order.members))
-        self._judge_anew(order.step)
+        places = tuple(place.rank for place in order.members)
+        # Where places have changed, ranks wait for a part of the state that is copied first.
+        self._judge_anew(order.step if places == self._places else None)
+        self._places = places
         self._deadline = math.inf
         self._start_ranks(order.round, {} if order.step is None else {RESUME_STEP: str(order.step)})
 
@@ -468,6 +475,8 @@ class _Supervisor:
             if self._rounds.leaving:
                 self._outcome.tell()  # while it is known what they did
             self._standby.begin(self._guard, self._outcome, self._beat_at)
+            if self._rounds.leaving:
+                self._board.note("asked to go: it waits for the others' ranks to end")
         else:
             self._over = True
 

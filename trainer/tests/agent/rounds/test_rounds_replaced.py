@@ -200,3 +200,35 @@ def test_a_pod_that_is_asked_to_go_twice_waits_for_nobody(gang: list[Agent]) -> 
     gang[1].send(signal.SIGTERM)
     assert gang[1].wait() == 86
     assert "killed unsaved" in gang[1].report()["summary"]
+
+
+def test_a_pod_whose_ranks_have_saved_and_that_is_asked_to_go_too_cuts_nobody_s_save_off(gang: list[Agent]) -> None:
+    gang[0].start("saves_when_told_to_finish")
+    gang[1].start("saves_when_asked")
+    eventually(lambda: all(agent.status()["step"] is not None for agent in gang), "a step")
+    eventually(lambda: any("link to pod 0 stands" in str(line.get("message")) for line in gang[1].log()), "the link")
+    gang[0].send(signal.SIGTERM)
+    eventually((gang[0].scratch / "asked-0").exists, "the order to save")
+    eventually(lambda: gang[1].status()["message"] == "the ranks start anew", "the end of the other pod's ranks")
+    gang[1].send(signal.SIGTERM)
+    eventually(lambda: "asked to leave" in str(gang[1].log()[-1].get("message")), "that it was asked")
+    assert lives(gang[1].pid), "it waits for the ranks of pod 0"
+    gang[0].mark("finish")
+    assert [agent.wait() for agent in gang] == [86, 86]
+    assert "saved step 7" in gang[0].report()["summary"]
+
+
+def test_pods_that_are_asked_to_go_before_all_have_met_leave_at_once(gang: list[Agent]) -> None:
+    gang[0].start("never_leaves")
+    gang[0].rank_pid(0)
+    gang[0].send(signal.SIGTERM)
+    assert gang[0].wait() == 86
+
+
+def test_survivors_that_saved_for_a_pod_that_nobody_follows_say_what_they_waited_for(gang: list[Agent]) -> None:
+    for agent in gang:
+        agent.job["recovery"]["standbySeconds"] = 1
+    training(gang, "saves_when_asked")
+    gang[1].send(signal.SIGTERM)
+    assert [agent.wait() for agent in gang] == [82, 86]
+    assert "the gang was not whole within 1 s" in gang[0].report()["summary"]

@@ -119,7 +119,7 @@ class GangRounds:
     def stays(self, code: int) -> bool:
         """Whether ranks that end so start anew in this pod, as far as this agent knows."""
         if code == ExitCode.LEFT_ON_REQUEST:
-            return self._active and self._yields
+            return self._active and (self._yields or self.awaits_state or self._member.leaving)
         mends = code == ExitCode.RESTART_PROCESS or failure_class(code) in _IN_PLACE
         return self._active and is_failure(code) and mends
 
@@ -132,8 +132,8 @@ class GangRounds:
 
         A program of the job's own is told to end in this pod alone: what it does then, and with which code, is its own.
         """
-        trains = self._active and self._member.running and not self._is_custom
-        alone = trains and self._replaces and self._gang.pods > 1
+        has_place = self._active and (self._member.running or self._member.has_yielded)
+        alone = has_place and self._replaces and not self._is_custom and self._gang.pods > 1
         self._member.leaving = self._member.leaving or alone
         return alone
 

@@ -164,7 +164,7 @@ class Leader:
         agents = {place.rank: place.agent for place in self.order.members}
         members = frozenset(self._members)
         for rank, lost in self._pods.lost.items():
-            if rank in members:
+            if rank in members and not self._has_yielded(rank, lost):
                 yield rank, lost.fault
         for rank, seat in self._pods.seats.items():
             if rank not in members:
@@ -176,20 +176,33 @@ class Leader:
             elif silent := self._pods.silent(rank, now):
                 yield rank, Fault(ExitCode.PEER_LOST, f"pod {rank}'s agent has been silent for {silent:.1f} s")
 
+    def _has_yielded(self, rank: int, lost: Lost) -> bool:
+        """Whether that pod's ranks had saved and ended before it left: those of others may still."""
+        seat = self._pods.seats.get(rank)
+        left = lost.fault.code == ExitCode.LEFT_ON_REQUEST and self.order.wanted is Wanted.YIELD
+        return left and seat is not None and not seat.report.running
+
     def _watch_yield(self, reports: list[Report], now: float) -> None:
         """Have a round yield that a pod is to leave, or that could be larger; end it once it has."""
         leaving = [report for report in reports if report.leaving]
-        if self.order.wanted is Wanted.TRAIN and leaving:
-            self._yield(f"pod {leaving[0].rank} was asked to go", now)
-        elif self.order.wanted is Wanted.TRAIN:
-            self._watch_size(reports, now)
-        else:
+        if self.order.wanted is Wanted.YIELD:
             ended = len(reports) == len(self._members) and not any(report.running for report in reports)
             if ended or now - self._since > self._limits.yielding:
-                rank, incarnation = (leaving[0].rank, leaving[0].incarnation) if leaving else (0, 0)
-                fault = Fault(ExitCode.LEFT_ON_REQUEST, self.order.why, lost=bool(leaving))
-                self._end_round(rank, fault, now, yielded=not leaving, saved=ended, leaving=incarnation)
-                self._gather(now)
+                self._end_yield(leaving, self.order.why, now, saved=ended)
+        elif leaving:
+            why = f"pod {leaving[0].rank} was asked to go"
+            if max(report.step for report in reports) < 0:  # nothing to save, and some may never have begun
+                self._end_yield(leaving, why, now, saved=False)
+            else:
+                self._yield(why, now)
+        else:
+            self._watch_size(reports, now)
+
+    def _end_yield(self, leaving: list[Report], why: str, now: float, *, saved: bool) -> None:
+        rank, incarnation = (leaving[0].rank, leaving[0].incarnation) if leaving else (0, 0)
+        fault = Fault(ExitCode.LEFT_ON_REQUEST, why, lost=bool(leaving))
+        self._end_round(rank, fault, now, yielded=not leaving, saved=saved, leaving=incarnation)
+        self._gather(now)
 
     def _yield(self, why: str, now: float) -> None:
         self.order = replace(self.order, wanted=Wanted.YIELD, code=ExitCode.LEFT_ON_REQUEST, why=why)
@@ -224,7 +237,7 @@ class Leader:
         reached = max((report.step for report in reports), default=-1)
         if reached > self._step:
             self._fruitless = self._failures = 0
-        elif not saved or reached < 0:
+        elif not leaving and (not saved or reached < 0):
             self._fruitless += 1
         self._step = max(reached, self._step)
         gpus = {report.fault.gpu.uuid for report in reports if report.fault and report.fault.gpu}

@@ -142,14 +142,24 @@ class Member:
         return self._newest is not None and self._newest.wanted is Wanted.STAND_BY and not self.running
 
     @property
+    def has_yielded(self) -> bool:
+        """Whether its ranks have saved and ended as they were told to, and those of others may still."""
+        told = self._newest is not None and self._newest.wanted is Wanted.YIELD and self._is_of_newest
+        return told and not self.running
+
+    @property
     def is_aside(self) -> bool:
         """Whether a round runs that this member is not of, as far as it knows."""
         if self.running:
             return False
         if self._newest is None:
             return not self._first
-        trains = self._newest.wanted in (Wanted.TRAIN, Wanted.YIELD)
-        return trains and not (self._is_of(self._newest) if self._newest.members else self._first)
+        return self._newest.wanted in (Wanted.TRAIN, Wanted.YIELD) and not self._is_of_newest
+
+    @property
+    def _is_of_newest(self) -> bool:
+        order = self._newest
+        return order is not None and (self._is_of(order) if order.members else self._first)
 
     def is_alone(self, now: float) -> bool:
         """Whether nobody has answered for the length of a lease."""
