@@ -105,6 +105,11 @@ FAULTS = {
     ),
     "pod-deleted": Fault("a pod is deleted", _delete()),
     "pod-deleted-in-place": Fault("a pod is deleted, from memory", _delete(), **ANEW),
+    "leader-forced-in-place": Fault(
+        "rank 0's pod is deleted by force, from memory", _delete("--force", "--grace-period=0"), rank=0, **ANEW
+    ),
+    "pod-deleted-spare": Fault("a pod is deleted, and a spare takes its place", _delete(), **SPARE),
+    "leader-deleted-in-place": Fault("rank 0's pod is deleted, from memory", _delete(), rank=0, **ANEW),
     "pod-killed": Fault("a pod is killed", _kill_pod),
     "pod-killed-in-place": Fault("a pod is killed and made anew, from memory", _kill_pod, **ANEW),
     "pod-killed-slow-steps": Fault("a pod is killed and made anew; a step takes 1 s", _kill_pod, pace=1.0, **ANEW),
