@@ -138,10 +138,13 @@ class Jobs:
 
     def losses(self, name: str) -> dict[tuple[int, int], float]:
         """(attempt, step) -> loss, as the trainer wrote them."""
+        return {(line["attempt"], line["step"]): line["loss"] for line in self.metrics(name) if "loss" in line}
+
+    def metrics(self, name: str) -> list[dict[str, Any]]:
+        """The lines of its metrics.jsonl so far."""
         # Of a job that runs, the last line may be half written.
         whole = (self.output / name / "metrics.jsonl").read_text().rpartition("\n")[0]
-        lines = map(json.loads, whole.splitlines())
-        return {(line["attempt"], line["step"]): line["loss"] for line in lines if "loss" in line}
+        return [json.loads(line) for line in whole.splitlines()]
 
     def assert_no_loss_changed(self, name: str) -> None:
         """What was done by several attempts came out the same each time."""

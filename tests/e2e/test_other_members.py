@@ -64,8 +64,7 @@ def degraded(status: dict[str, Any]) -> tuple[str, str]:
 def assert_the_training_is_the_same(jobs: Jobs, name: str) -> None:
     """Steps that were done again, on however many nodes, have the loss that they had."""
     told = defaultdict(list)
-    whole = (jobs.output / name / "metrics.jsonl").read_text().rpartition("\n")[0]
-    for line in map(json.loads, whole.splitlines()):
+    for line in jobs.metrics(name):
         if "loss" in line:
             told[line["step"]].append(line["loss"])
     assert all(losses == pytest.approx([losses[0]] * len(losses), rel=1e-3) for losses in told.values())

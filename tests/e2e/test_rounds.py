@@ -50,16 +50,10 @@ def trains_in(jobs: Jobs, number: int) -> dict[str, Any]:
 def losses(jobs: Jobs, name: str) -> dict[int, set[float]]:
     """Step -> the losses that were told of it, by whichever round."""
     found = defaultdict(set)
-    for line in metrics(jobs, name):
+    for line in jobs.metrics(name):
         if "loss" in line:
             found[line["step"]].add(line["loss"])
     return found
-
-
-def metrics(jobs: Jobs, name: str) -> list[dict[str, Any]]:
-    """The lines of its metrics.jsonl so far."""
-    whole = (jobs.output / name / "metrics.jsonl").read_text().rpartition("\n")[0]
-    return [json.loads(line) for line in whole.splitlines()]
 
 
 @pytest.mark.parametrize(("pod", "signal", "code"), [(1, "KILL", 137), (0, "KILL", 137), (1, "STOP", 83)])
@@ -159,7 +153,7 @@ def test_a_pod_that_is_evicted_has_the_gang_save_and_is_replaced_and_no_step_is_
     assert (booked["rank"], booked["rung"], booked["reason"], booked["lostSteps"]) == (rank, "ReplacePod", "Evicted", 0)
     saved = status["latestCheckpoint"]["step"]
     jobs.wait(fresh, "a checkpoint", lambda status: status["latestCheckpoint"]["step"] > saved)
-    steps = [line["step"] for line in metrics(jobs, fresh) if "loss" in line]
+    steps = [line["step"] for line in jobs.metrics(fresh) if "loss" in line]
     assert len(steps) == len(set(steps)), "each step was done once"
 
 

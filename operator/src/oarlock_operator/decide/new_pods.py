@@ -161,8 +161,12 @@ def wanted(o: Observation, draft: Draft) -> Iterator[making.Wanted]:
         if not old and one.rank in idle and one in known:
             continue  # it may have been made: its number is too old
         if all(room.is_free(o, draft, pod) for pod in old) and one.rank not in outdated:
-            dead = bool(old) and all(pod.ending is not None and pod.ending.code is not None for pod in old)
-            yield making.Wanted(rank=one.rank, incarnation=one.incarnation, follows_the_dead=dead)
+            yield making.Wanted(rank=one.rank, incarnation=one.incarnation, follows_the_dead=seen_to_end(old))
+
+
+def seen_to_end(pods: Sequence[Pod]) -> bool:
+    """Whether the containers of all of them were seen to end: then nobody need wait for what they may still do."""
+    return bool(pods) and all(pod.ending is not None and pod.ending.code is not None for pod in pods)
 
 
 def before(o: Observation, number: int, one: Replacing) -> list[Pod]:

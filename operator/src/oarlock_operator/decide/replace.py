@@ -194,7 +194,7 @@ def _with(o: Observation, draft: Draft, faults: Sequence[Fault]) -> tuple[Replac
             reason=fault.reason[:253],
             round=reached,
             time=o.now,
-            ended=_ended(o, number, rank) or None,
+            ended=new_pods.seen_to_end(_pods_of(o, number, rank)) or None,
         )
         for index, (rank, fault) in enumerate(ranks)
     }
@@ -205,10 +205,8 @@ def _with(o: Observation, draft: Draft, faults: Sequence[Fault]) -> tuple[Replac
     return tuple(all_of_them[rank] for rank in sorted(all_of_them))
 
 
-def _ended(o: Observation, number: int, rank: int) -> bool:
-    """Whether all pods of the rank were seen to end: then the others' agents need not wait for any of them."""
-    old = [pod for pod in o.pods if (pod.attempt, pod.rank) == (number, rank)]
-    return bool(old) and all(pod.ending is not None and pod.ending.code is not None for pod in old)
+def _pods_of(o: Observation, number: int, rank: int) -> list[Pod]:
+    return [pod for pod in o.pods if (pod.attempt, pod.rank) == (number, rank)]
 
 
 def _follow_idle(o: Observation, draft: Draft) -> None:

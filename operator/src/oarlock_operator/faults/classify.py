@@ -180,9 +180,8 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
         return Fault(pod, FailureClass.PREFLIGHT, reason, f"{where}: {said}", Budget.INFRASTRUCTURE, avoid)
     own_word = ending.report.code if ending.report else None
     if pod.deleting and ending.code == KILLED and own_word == ExitCode.LEFT_ON_REQUEST:
-        return _ended(
-            pod, replace(ending, code=ExitCode.LEFT_ON_REQUEST)
-        )  # killed while it waited for the others' ranks
+        # Its ranks had saved, and it waited for those of others.
+        return _ended(pod, replace(ending, code=ExitCode.LEFT_ON_REQUEST))
     kind = failure_class(ending.code)
     avoid = Avoid.STRICTLY if ending.code in _BAD_NODE else Avoid.NO
     # Code 87 speaks of this pod's needs; of the hardware only where it names a GPU. Code 80 can be had by any program

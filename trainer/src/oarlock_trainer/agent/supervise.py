@@ -376,8 +376,8 @@ class _Supervisor:
     def _begin_round(self, order: Order) -> None:
         log.info("round %d", order.round.number, extra={"why": order.why})
         self._standby.end()
-        self._ranks.be_of_round(tuple(place.rank for place in order.members))
         places = tuple(place.rank for place in order.members)
+        self._ranks.be_of_round(places)
         # Where places have changed, ranks wait for a part of the state that is copied first.
         self._judge_anew(order.step if places == self._places else None)
         self._places = places

@@ -34,7 +34,7 @@ class StatusAccess:
         """
         if self.key is None:
             return None if is_led_here(host, asked) else body
-        if gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
+        if self._is_signed(self.key, target):
             return gang_key.answer(self.key, target, body)
         return body if is_from_here(host, asked) else None
 
@@ -44,7 +44,7 @@ class StatusAccess:
         `meant`: it has the header that no page in a browser can set for an address of another site (contract.requests.MEANT).
         """
         if self.key is not None:
-            if not gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
+            if not self._is_signed(self.key, target):
                 return None
             return parse_query(gang_key.requested(self.key, target, pod_uid=self.pod_uid))
         if is_here(host) and (is_led_here(host, asked) or not meant):
@@ -53,11 +53,12 @@ class StatusAccess:
 
     def ended(self, target: str) -> str:
         """The pods whose end the operator has seen, as it says with a question that is signed; else empty."""
-        if self.key is None:
-            return ""
-        if not gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
+        if self.key is None or not self._is_signed(self.key, target):
             return ""
         return gang_key.told_to_have_ended(self.key, target, pod_uid=self.pod_uid)
+
+    def _is_signed(self, key: bytes, target: str) -> bool:
+        return gang_key.asked_by_one_of_us(key, target, pod_uid=self.pod_uid, now=time.time())
 
 
 def is_here(host: str) -> bool:
