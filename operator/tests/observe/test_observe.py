@@ -143,7 +143,10 @@ async def test_a_service_of_the_job_s_name_is_told_with_its_owner_and_attempt(
 
 
 async def test_a_node_in_trouble_is_read_live_and_its_pods_are_asked() -> None:
-    api = cluster_with(placed("n1", uid="one"), placed("n2", uid="two"))
+    one, two = placed("n1", uid="one"), placed("n2", uid="two")
+    two["metadata"]["labels"] = {**two["metadata"]["labels"], Label.RANK: "2"}
+    api = cluster_with(one, two)
+    api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status={"attempt": 2})
     api.objects["/api/v1/nodes/n1"] = node(ready="Unknown")
     memory = Memory()
     for name in ("n1", "n2"):
@@ -157,6 +160,26 @@ async def test_a_node_in_trouble_is_read_live_and_its_pods_are_asked() -> None:
     assert o.answering == {"one"}
     by_uid = {seen.uid: seen for seen in o.pods}
     assert (o.on_lost_node(by_uid["one"]), o.on_lost_node(by_uid["two"])) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("ready", "asked"),
+    [
+        pytest.param("Unknown", set(), id="the answer would change nothing, and the next pod waits for it"),
+        pytest.param("False", {"one"}, id="its kubelet may stop it"),
+    ],
+)
+async def test_a_pod_that_another_replaces_is_not_asked_where_nobody_can_stop_it(ready: str, asked: set[str]) -> None:
+    api = cluster_with(placed("n1", uid="one"))
+    replacing = [{"rank": 1, "incarnation": 2}]
+    status = {"attempt": 2, "recovery": {"stage": "Replace", "replacing": replacing}}
+    api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status=status)
+    api.objects["/api/v1/nodes/n1"] = node(ready=ready)
+    memory = Memory()
+    memory.troubled.note(node("n1", ready=ready), deleted=False)
+    o = await look(api, memory, answers=("one",))
+    assert o is not None
+    assert o.answering == asked
 
 
 TAINT = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}

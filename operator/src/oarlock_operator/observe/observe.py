@@ -92,10 +92,15 @@ async def observe(
     departed = tuple(read_pod(pod, gone=True) for pod in left if pod.owned_by(job.uid) and pod.metadata.uid not in seen)
     everything = (*await with_pod_warnings(cluster, job, list(seen.values()), now=now), *departed)
     nodes = await read_nodes(cluster, _nodes_to_read(job, everything, memory.troubled, now=now))
-    doubtful = [pod for pod in seen.values() if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node))]
+    number = job.status.attempt
+    counted = {pod.uid for pod in newest(seen.values(), job.status, number)}
+    doubtful = [
+        pod
+        for pod in seen.values()
+        if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node), counts=pod.uid in counted)
+    ]
     # Nobody asks any more how far a job has come that is to go.
     news, silent = await sources.progress.read(job, everything, known) if not job.deleting else (None, {})
-    number = job.status.attempt
     lost = witnesses(newest(everything, job.status, number), news, standing_by(job.status, number))
     doubtful += [pod for pod in lost if pod not in doubtful]
     systems, groups = await _look_for_gangs(cluster, job, everything, known, sources.gangs)
@@ -161,9 +166,14 @@ async def _pods(cluster: Cluster, key: Key, known: frozenset[str] | None) -> Seq
     return () if raw is None else (msgspec.convert(raw, RawPod),)
 
 
-def _is_doubtful(pod: Pod, node: Node | None) -> bool:
-    """Whether the pod itself is asked if its node works: the node says no, or may not be read and has a taint."""
-    return pod.tainted if node is None else node.exists and not node.ready
+def _is_doubtful(pod: Pod, node: Node | None, *, counts: bool) -> bool:
+    """Whether the pod itself is asked if its node works: the node says no, or may not be read and has a taint.
+
+    Not where another pod takes its place and nobody can stop this one: the next one would wait until the question times out.
+    """
+    if node is None:
+        return pod.tainted
+    return node.exists and not node.ready and (counts or not node.unreachable)
 
 
 def _nodes_to_read(job: Job, pods: Sequence[Pod], troubled: TroubledNodes, *, now: datetime) -> set[str]:
