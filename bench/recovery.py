@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -69,19 +69,30 @@ def main() -> None:
         jobs = Jobs(cluster, make_output(cluster, ROOT, inputs), api)
         starts: list[dict[str, float]] = []
         recoveries: dict[str, list[dict[str, float]]] = {name: [] for name in options.faults}
-        with suppress(KeyboardInterrupt):  # what was measured until then is told
+        with _told_in_any_case(options.results, starts, recoveries):
             for run in range(options.runs):  # round by round: a machine that slows down slows all of them
                 for name in options.faults:
                     start, recovery = _measure(jobs, api, FAULTS[name], f"{name}-{run}")
                     starts.append(start)
                     recoveries[name].append(recovery)
                     print(f"  {name} {run + 1}/{options.runs}: {recovery['wall']:.1f} s", file=sys.stderr, flush=True)
-    _table("kubectl apply -> first step", starts)
-    for name, runs in recoveries.items():
-        if runs:
-            _table(f"{FAULTS[name].words} -> training again", runs)
-    options.results.parent.mkdir(exist_ok=True)
-    options.results.write_text(json.dumps({"starts": starts, "recoveries": recoveries}, indent=1) + "\n")
+
+
+@contextmanager
+def _told_in_any_case(
+    results: Path, starts: list[dict[str, float]], recoveries: dict[str, list[dict[str, float]]]
+) -> Iterator[None]:
+    """Print and write what was measured until the end of the block, however that comes."""
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+    finally:
+        _table("kubectl apply -> first step", starts)
+        for name, runs in recoveries.items():
+            if runs:
+                _table(f"{FAULTS[name].words} -> training again", runs)
+        results.parent.mkdir(exist_ok=True)
+        results.write_text(json.dumps({"starts": starts, "recoveries": recoveries}, indent=1) + "\n")
 
 
 def _measure(jobs: Jobs, api: ApiServer, fault: Fault, name: str) -> tuple[dict[str, float], dict[str, float]]:

@@ -7,6 +7,7 @@ A unix socket's path may be 107 bytes long only, and a state folder may be deepe
 import json
 import os
 import socket
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ def listen(path: Path) -> socket.socket:
 
 
 def answer_one(server: socket.socket, handle: Callable[[Request], None]) -> None:
-    """Take one request; errors of `handle` that a user can be told become the answer."""
+    """Take one request; what `handle` could not do becomes the answer: a cluster outlives a fault that cannot be done."""
     connection, _ = server.accept()
     with connection:
         connection.settimeout(5)
@@ -53,6 +54,9 @@ def answer_one(server: socket.socket, handle: Callable[[Request], None]) -> None
             reply: dict[str, str] = {"done": "yes"}
         except LocalError as error:
             reply = {"error": str(error)}
+        except OSError as error:
+            traceback.print_exc()
+            reply = {"error": f"{dict(request)} failed: {error}. The end of supervisor.log tells where."}
         try:
             connection.sendall(json.dumps(reply).encode())
         except OSError:
