@@ -5,7 +5,7 @@
 OARLOCK_PAUSE: while this file exists, no file of a storage is opened; each open that had to wait adds a line to the file's
 namesake that ends in .waited. SLOW_RANK: each forward pass of this rank takes a fifth of a second more. WRITE_DOWN: the
 arithmetic is float32, and what each step computes is written below this folder. DIES "before 6" or "after 6": in the first
-round rank 1 is killed at the optimizer's update of step 6, before or after it.
+round rank 1 is killed at the optimizer's update of step 6, before or after it. "drawing": as it begins its first picture.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from float32 import compute_in_float32, write_down
 from oarlock_api.contract.environment import ROUND
 from oarlock_trainer.loop import train
 from oarlock_trainer.storage.local import LocalFiles
+from oarlock_trainer.validation import validation
 
 
 def main() -> int:
@@ -31,8 +32,11 @@ def main() -> int:
         _slow()
     moment = os.environ.get("DIES")
     if moment and (os.environ["RANK"], os.environ.get(ROUND, "1")) == ("1", "1"):
-        when, step = moment.split()
-        _die(int(step), before=when == "before")
+        when, _, step = moment.partition(" ")
+        if when == "drawing":
+            validation.denoise = _be_killed
+        else:
+            _die(int(step), before=when == "before")
     if folder := os.environ.get("WRITE_DOWN"):
         compute_in_float32()
         write_down(Path(folder))
@@ -73,10 +77,14 @@ def _die(step: int, *, before: bool) -> None:
         def dying(rate: float) -> None:
             if not before:
                 update(rate)
-            os.kill(os.getpid(), signal.SIGKILL)
+            _be_killed()
 
         if done + 1 == step:
             session.engine.step = dying
         return told
 
     train._gradients = last
+
+
+def _be_killed(*_: Any, **__: Any) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
