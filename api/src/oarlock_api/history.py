@@ -205,10 +205,19 @@ class Round(StatusGroup):
     message: Text | None = Field(default=None, description="Why it ended, in a sentence.")
     ended_time: Time | None = Field(default=None, description="When, by rank 0's clock.")
     resumed_from_step: int | None = Field(default=None, description="Step that the next round began with.")
+    resumed_from_memory: bool | None = Field(
+        default=None,
+        description="True = from what the nodes had of that step in memory; False = from a checkpoint, or anew.",
+    )
     lost_steps: int | None = Field(default=None, description="Steps of this round that were done again.")
     down_seconds: float | None = Field(default=None, description="From the fault to the next round's first new step.")
     silent_seconds: float | None = Field(
         default=None, description="Of those, the seconds without progress by which a hang was found."
+    )
+    standby_seconds: float | None = Field(
+        default=None,
+        description="Of those, the seconds from the fault, or the hang's verdict, until the next round's ranks were started: "
+        "all had ended, and the pods that it needed were there and ready.",
     )
     node_count: int | None = Field(default=None, description="Nodes of the next round, if not as many.")
 

@@ -78,7 +78,8 @@ class StoryType(StrEnum):
     pod whose fault it was. reason: failure class; data: round, code, step (the last that was done), silentSeconds (until a
     hang was found), lostPod (it was lost, and another one took its place)."""
     RANKS_RESTARTED = "RanksRestarted"
-    """The first new step after it. data: round (the one that ended), step (that the next one began with), downSeconds."""
+    """The first new step after it. data: round (the one that ended), step (that the next one began with), downSeconds,
+    standbySeconds, fromMemory (as contract.rounds has them)."""
     STACKS = "Stacks"
     """At a hang, or on request: then with words. data: files, below the history's folder."""
     DECISION = "Decision"

@@ -46,6 +46,7 @@ def rounds(
         lost = max(0, reached - step) if step is not None and reached is not None else None
         fault = _booked(row, job) if row else _told(told[known], where, job)
         down, silent = number(row.get("downSeconds")), number(row.get("silentSeconds"))
+        standby, memory = number(row.get("standbySeconds")), row.get("resumedFromMemory", resumed.get("fromMemory"))
         found.append(
             Round(
                 number=known,
@@ -54,6 +55,8 @@ def rounds(
                 lost_steps=_first(row.get("lostSteps"), lost),
                 down_seconds=number(resumed.get("downSeconds")) if down is None else down,
                 silent_seconds=number(ended.get("silentSeconds")) if silent is None else silent,
+                standby_seconds=number(resumed.get("standbySeconds")) if standby is None else standby,
+                from_memory=memory if isinstance(memory, bool) else None,
                 replaced=row.get("rung") in _OF_LOST_PODS or ended.get("lostPod") is True,
                 rung=text(row.get("rung"), 64),
                 nodes=integer(row.get("nodeCount")),
@@ -65,16 +68,19 @@ def rounds(
 def went_on(one: Round) -> str:
     """What came after it, in words."""
     where = f" from step {one.resumed_from_step:,}" if one.resumed_from_step is not None else ""
+    where += " in memory" if where and one.from_memory else ""
     lost = [_steps(one.lost_steps)] if one.lost_steps else []
     lost += [f"{one.down_seconds:.1f} s"] if one.down_seconds is not None else []
-    found = f", {one.silent_seconds:.0f} s of it until the hang was found" if one.silent_seconds else ""
+    until = [f"{one.silent_seconds:.0f} s of it until the hang was found"] if one.silent_seconds else []
+    until += [f"{one.standby_seconds:.1f} s of it until the ranks were started"] if one.standby_seconds else []
+    spent = "".join(f", {words}" for words in until)
     how = "its pod was made anew, and all ranks started" if one.replaced else "ranks started anew in their pods"
     how = {
         GROW: f"all ranks started on {one.nodes or 'more'} nodes",
         SHRINK: f"ranks started without its pod on {one.nodes or 'fewer'} nodes",
         TAKE_SPARE: "a spare took its place, and all ranks started",
     }.get(one.rung, how)
-    return how + where + (f": {' and '.join(lost)} lost{found}" if lost else "")
+    return how + where + (f": {' and '.join(lost)} lost{spent}" if lost else "")
 
 
 def _steps(count: int) -> str:

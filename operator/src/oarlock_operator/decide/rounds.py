@@ -337,11 +337,13 @@ def _filled(o: Observation, draft: Draft, one: Round, end: RoundEnd, news: PodSt
     lost = 0
     if one.resumed_from_step is None and end.resumed_step is not None:
         lost = max(0, (end.step or 0) - end.resumed_step)
-        changes |= {"resumed_from_step": end.resumed_step, "lost_steps": lost}
+        changes |= {"resumed_from_step": end.resumed_step, "resumed_from_memory": end.from_memory, "lost_steps": lost}
         _step_back(draft, one, end.resumed_step)
     down = _down_seconds(draft, one, end, news) if one.down_seconds is None else None
     if down is not None:
         changes["down_seconds"] = round(down, 3)
+        if end.standby_seconds is not None:
+            changes["standby_seconds"] = end.standby_seconds
     if not changes:
         return one
     # Before the attempt's first step all of its time counts as its start.

@@ -15,6 +15,8 @@ from oarlock_api.contract.rounds import MAX_LOST, InPlace, LostPod, RoundEnd
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_api.contract.struck_gpu import StruckGpu
 from oarlock_trainer.agent.link.protocol import Left, MissedPod
+from oarlock_trainer.agent.rounds.books import Books
+from oarlock_trainer.agent.rounds.ended import Ended
 from oarlock_trainer.agent.rounds.gang_rounds import GangRounds
 from oarlock_trainer.agent.rounds.model import FIRST, Fault, Kill, Leave, Report, Round, Start
 from oarlock_trainer.agent.verdict import Verdict
@@ -97,13 +99,35 @@ def test_a_round_is_booked_however_fast_the_next_one_starts_and_completed_once_t
     leader.trains(150)
     leader.turn()
     leader.fails()
-    assert leader.ends == (RoundEnd(number=1, ended_at="second 2", rank=0, code=137, why=KILLED.summary, step=150),)
+    began = RoundEnd(number=1, ended_at="second 2", rank=0, code=137, why=KILLED.summary, step=150, standby_seconds=0.0)
+    assert leader.ends == (began,)
     leader.trains(None, resumed=140)
     leader.turn()
     assert (leader.ends[0].resumed_step, leader.ends[0].down_seconds) == (140, None)
     leader.trains(141, resumed=140)
     leader.turn()
     assert (leader.ends[0].resumed_step, leader.ends[0].down_seconds) == (140, 2.0)
+
+
+@pytest.mark.parametrize("began", [140, 120, 0])
+def test_a_round_went_on_from_memory_where_its_ranks_say_the_step_that_they_were_ordered(began: int) -> None:
+    told: list[RoundEnd] = []
+    books = Books(lambda _, ends, __: told.extend(ends), timestamp=str, now=0.0)
+    ended = Ended(FIRST, rank=0, fault=Fault(code=137, why="killed"), step=150, at=1.0)
+    order = SimpleNamespace(round=Round(1, 2), step=140)
+    leader: Any = SimpleNamespace(order=order, ended=[ended], unusual_members=())
+    status = replace(Leader().status, round=2, resumed_from_step=began)
+    books.keep(leader, status, 3.0)
+    books.keep(leader, replace(status, figures=Figures(step=141)), 4.0)
+    assert (told[0].resumed_step, told[0].standby_seconds) == (140, 2.0)
+    assert (told[-1].resumed_step, told[-1].from_memory, told[-1].down_seconds) == (began, began == 140, 3.0)
+
+
+def test_how_long_the_gang_stood_by_is_booked() -> None:
+    leader = Leader(backoff=(3, 300))
+    leader.fails()
+    leader.fails()  # the second one waits
+    assert [end.standby_seconds for end in leader.ends] == [0.0, 3.0]
 
 
 @pytest.mark.parametrize(("told", "waited"), [(None, 10.0), ((3, 300), 3.0), ((20, 5), 5.0)])

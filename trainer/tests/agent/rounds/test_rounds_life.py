@@ -111,12 +111,13 @@ def test_books_and_history_say_what_the_next_round_began_with_and_how_long_it_to
         "a step of the next round",
     )
     assert end["resumedStep"] == 100
-    assert end["downSeconds"] > 0
+    assert 0 < end["standbySeconds"] < end["downSeconds"]
+    assert "fromMemory" not in end
     lone.mark("finish")
     assert lone.wait() == 0
     ended, restarted = (line for line in read_story(lone.output) if line.type in {"RoundEnded", "RanksRestarted"})
     assert (ended.message, ended.data["code"]) == (end["why"], 137)
-    assert (restarted.data["step"], restarted.data["downSeconds"]) == (100, end["downSeconds"])
+    assert restarted.data == {name: end[name] for name in ("downSeconds", "standbySeconds")} | {"round": 1, "step": 100}
 
 
 def test_rounds_that_finish_no_further_step_end_in_the_pods_end_with_the_last_reason(lone: Agent) -> None:
@@ -153,7 +154,7 @@ def test_ranks_that_start_anew_are_told_the_newest_step_that_all_of_them_have_in
         lambda: [end for end in remembering.status().get("rounds", ()) if end["downSeconds"] is not None],
         "a step of the next round",
     )
-    assert end["resumedStep"] == 1
+    assert (end["resumedStep"], end["fromMemory"]) == (1, True)
 
 
 def test_what_the_job_itself_does_wrong_ends_the_pod_at_once(lone: Agent) -> None:

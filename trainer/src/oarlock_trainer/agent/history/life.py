@@ -181,8 +181,15 @@ class Life:
         return line if own else replace(line, rank=end.rank, node=node)
 
     def _restarted(self, end: RoundEnd, at: str) -> StoryLine:
-        step, down = end.resumed_step, end.down_seconds
-        return self._teller.line(StoryType.RANKS_RESTARTED, at, round=end.number, step=step, downSeconds=down)
+        return self._teller.line(
+            StoryType.RANKS_RESTARTED,
+            at,
+            round=end.number,
+            step=end.resumed_step,
+            downSeconds=end.down_seconds,
+            standbySeconds=end.standby_seconds,
+            fromMemory=end.from_memory or None,
+        )
 
     def _drilled(self, before: PodStatus, status: PodStatus, at: str) -> list[StoryLine]:
         drill = status.drill

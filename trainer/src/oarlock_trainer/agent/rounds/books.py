@@ -36,6 +36,8 @@ class Books:
         self._tell, self._timestamp = tell, timestamp
         self._ends: tuple[RoundEnd, ...] = ()
         self._faulty_since: float | None = None
+        self._in_memory: int | None = None
+        """The step in memory that the newest round was ordered to begin with."""
         self._sign_at = now
         """When this node's ranks last made progress in a round."""
 
@@ -48,6 +50,7 @@ class Books:
         """Tell of the rounds that ended, and of what became of the last of them."""
         number = leader.order.round.number
         while leader.ended:
+            self._in_memory = leader.order.step
             end = self._of(leader.ended.pop(0), resumed_step=leader.order.step, now=now)
             self._ends = (*self._ends, end)[-MAX_ROUNDS:]
             self._tell_all(leader)
@@ -55,11 +58,12 @@ class Books:
             return
         last = self._ends[-1]
         known = last.resumed_step if status.resumed_from_step is None else status.resumed_from_step
+        from_memory = known is not None and known == self._in_memory
         if status.figures.step is not None:
             down, self._faulty_since = round(now - self._faulty_since, 3), None
-            self._note(leader, replace(last, resumed_step=known or 0, down_seconds=down))
+            self._note(leader, replace(last, resumed_step=known or 0, from_memory=from_memory, down_seconds=down))
         elif known != last.resumed_step:
-            self._note(leader, replace(last, resumed_step=known))
+            self._note(leader, replace(last, resumed_step=known, from_memory=from_memory))
 
     def _of(self, ended: Ended, *, resumed_step: int | None, now: float) -> RoundEnd:
         silent = max(0.0, ended.at - self._sign_at) if ended.fault.code == ExitCode.HANG else 0.0
@@ -75,6 +79,8 @@ class Books:
             gpu=(gpu := ended.fault.gpu),
             other_gpus=bool(ended.gpus - {gpu.uuid if gpu else ""}),
             silent_seconds=round(silent, 3),
+            standby_seconds=round(now - ended.at, 3),
+            from_memory=resumed_step is not None,
             lost_pod=ended.replaced,
             nodes=ended.nodes,
             spare=ended.spare,
