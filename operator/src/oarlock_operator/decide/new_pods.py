@@ -44,7 +44,7 @@ def number_anew(o: Observation, draft: Draft) -> None:
     """
     number, recovery = draft.status.attempt, draft.status.recovery
     idle, here = standing_by(draft.status, number), {pod.rank for pod in o.pods if pod.attempt == number}
-    absent = [one for one in recovery.replacing if one.rank not in here]
+    absent = [one for one in recovery.replacing if one.rank not in here and not _is_held_back(o, number, one)]
     due = [one for one in absent if (_waited(o, one) if one.rank in idle else not o.hindrance)]
     if any(one.rank in idle for one in due) and differs(o, draft):
         due = [one for one in due if one.rank not in idle]
@@ -160,8 +160,15 @@ def wanted(o: Observation, draft: Draft) -> Iterator[making.Wanted]:
         old = before(o, number, one)
         if not old and one.rank in idle and one in known:
             continue  # it may have been made: its number is too old
+        if _is_held_back(o, number, one):
+            continue
         if all(room.is_free(o, draft, pod) for pod in old) and one.rank not in outdated:
             yield making.Wanted(rank=one.rank, incarnation=one.incarnation, follows_the_dead=seen_to_end(old))
+
+
+def _is_held_back(o: Observation, number: int, one: Replacing) -> bool:
+    """Whether it gave way to rank 0's pod, which has no node yet: it would take that node itself."""
+    return one.reason == Reason.GAVE_WAY and not any(pod.rank == 0 and pod.scheduled for pod in o.of_attempt(number))
 
 
 def seen_to_end(pods: Sequence[Pod]) -> bool:

@@ -23,6 +23,7 @@ from oarlock_api.history import RecoveryStage, RecoveryStatus, Replacing, Rung
 from oarlock_operator.decide import (
     asked_to_go,
     attempt,
+    give_way,
     idle_pods,
     made_progress,
     making,
@@ -63,6 +64,7 @@ def replace(o: Observation, draft: Draft) -> bool:
         return False
     new_pods.number_anew(o, draft)
     _follow_idle(o, draft)
+    give_way.give_way(o, draft)
     if stage is None:
         new_pods.delete_superseded(o, draft, o.superseded(draft.status.attempt))
         new_pods.name_all_again(o, draft)

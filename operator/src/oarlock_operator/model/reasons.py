@@ -105,6 +105,10 @@ class Reason(StrEnum):
         "NodeReturned",
         "a node that was avoided may be used again, and the waiting pods are made anew for it; costs no budget",
     )
+    GAVE_WAY = (
+        "GaveWay",
+        "no node was free for rank 0's next pod, so one that the gang can do without left its own; costs no budget",
+    )
     PLACEMENT_TIMEOUT = "PlacementTimeout", "not every pod found a node in time, so all gave way; costs no budget"
 
     # What else is told.
