@@ -71,6 +71,12 @@ def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_qwen_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen-Image directory. Nobody changes it."""
+    return made_tiny("qwen_image", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("pictures") / "photos"
     photographs.write(directory, count=24)

@@ -49,14 +49,14 @@ class Validation(Group):
     guidance: Annotated[StrictFloat, Field(ge=0, le=100)] | None = Field(
         default=None,
         description="Guidance scale; absent = the model's usual value (Dev 3.5, Krea 4.5; KleinBase 4, Klein 1; ZImage Base "
-        "4, Turbo 0; StableDiffusion3 Large 3.5, Medium 4.5). Schnell takes none without negativePrompt. Of other families "
-        "it is that of two passes for each step; ZImage makes one at 0, Flux2 and StableDiffusion3 at 1 and below. "
+        "4, Turbo 0; StableDiffusion3 Large 3.5, Medium 4.5; QwenImage 4). Schnell takes none without negativePrompt. Of "
+        "other families it is that of two passes for each step; ZImage makes one at 0, the others at 1 and below. "
         "SimpleTuner: validation_guidance.",
     )
     inference_steps: Annotated[StrictInt, Field(ge=1, le=1000)] | None = Field(
         default=None,
         description="Denoising steps; absent = the model's usual value (28, Schnell 4; KleinBase 50, Klein 4; ZImage Base "
-        "50, Turbo 9; StableDiffusion3 Medium 40). SimpleTuner: validation_num_inference_steps.",
+        "50, Turbo 9; StableDiffusion3 Medium 40; QwenImage 50). SimpleTuner: validation_num_inference_steps.",
     )
     resolutions: Annotated[tuple[PictureSize, ...], Field(min_length=1, max_length=16), ListSet()] = Field(
         default=("1024x1024",),

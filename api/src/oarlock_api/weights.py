@@ -23,6 +23,7 @@ class ModelFamily(StrEnum):
     FLUX2 = "Flux2"
     Z_IMAGE = "ZImage"
     STABLE_DIFFUSION_3 = "StableDiffusion3"
+    QWEN_IMAGE = "QwenImage"
 
 
 class ModelFlavor(StrEnum):
@@ -39,6 +40,8 @@ class ModelFlavor(StrEnum):
     TURBO = "Turbo"
     LARGE = "Large"
     MEDIUM = "Medium"
+    V1 = "V1"
+    V2512 = "V2512"
 
 
 FLAVORS = {
@@ -51,6 +54,7 @@ FLAVORS = {
     ),
     ModelFamily.Z_IMAGE: (ModelFlavor.BASE, ModelFlavor.TURBO),
     ModelFamily.STABLE_DIFFUSION_3: (ModelFlavor.LARGE, ModelFlavor.MEDIUM),
+    ModelFamily.QWEN_IMAGE: (ModelFlavor.V1, ModelFlavor.V2512),
 }
 """Variants of each architecture; the first is taken where a job names none."""
 
@@ -108,8 +112,8 @@ class Model(Group):
     flavor: ModelFlavor | None = Field(
         default=None,
         description="Variant; absent = the family's first one (Flux1: Dev, Flux2: KleinBase4B, ZImage: Base, "
-        "StableDiffusion3: Large). Of Flux2 the Base ones are those to train, the others are distilled to four steps. "
-        "SimpleTuner: model_flavour.",
+        "StableDiffusion3: Large, QwenImage: V1). Of Flux2 the Base ones are those to train, the others are distilled to "
+        "four steps. SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(
         default=None,

@@ -50,11 +50,13 @@ class Words:
 
 
 def _feed_forward(family: Family) -> tuple[str, ...]:
-    return tuple(name for name in family.presets.names["all+ffs"] if name.startswith(("ff", "feed_forward")))
+    parts = ("ff", "feed_forward", "img_mlp", "txt_mlp")
+    return tuple(name for name in family.presets.names["all+ffs"] if name.startswith(parts))
 
 
 _FLUX1, _Z_IMAGE = FAMILIES[ModelFamily.FLUX1], FAMILIES[ModelFamily.Z_IMAGE]
 _SD3, _FLUX2 = FAMILIES[ModelFamily.STABLE_DIFFUSION_3], FAMILIES[ModelFamily.FLUX2]
+_QWEN_IMAGE = FAMILIES[ModelFamily.QWEN_IMAGE]
 _SINGLE = ("attn.to_qkv_mlp_proj", "attn.to_out")
 _DOUBLE = tuple(name for name in _FLUX2.presets.names["all"] if name not in _SINGLE)
 _WORDS = {
@@ -126,6 +128,20 @@ _WORDS = {
         differs={
             "tokenizer_max_length": "SimpleTuner takes 154 of T5's tokens, a job 256, as diffusers' pipeline does"
         },
+    ),
+    _QWEN_IMAGE.slug: Words(
+        family=_QWEN_IMAGE,
+        default="v1.0",
+        flavors={"v1.0": ModelFlavor.V1},
+        repositories={ModelFlavor.V1: "Qwen/Qwen-Image", ModelFlavor.V2512: "Qwen/Qwen-Image-2512"},
+        modules={
+            "Attention": ("all",),
+            "FeedForward": _feed_forward(_QWEN_IMAGE),
+            "QwenImageTransformerBlock": ("all+ffs", "img_mod.1", "txt_mod.1"),
+        },
+        largest=6 * _QWEN_IMAGE.published.width,
+        targets="mmdit",
+        unread=("flux_attention_masked_training",),
     ),
 }
 

@@ -30,7 +30,7 @@ def place(
     if "model_family" not in options:
         options.refused(
             "model_family",
-            "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux), flux2, z-image or sd3",
+            "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux), flux2, z-image, sd3 or qwen_image",
         )
     options.carry(draft, "model_family")
     _of_the_family(options, words_of(options))

@@ -25,6 +25,7 @@ SIZES = {
     "Z-Image": (ModelFamily.Z_IMAGE, ModelFlavor.BASE),
     "Stable Diffusion 3.5 Large": (ModelFamily.STABLE_DIFFUSION_3, ModelFlavor.LARGE),
     "Stable Diffusion 3.5 Medium": (ModelFamily.STABLE_DIFFUSION_3, ModelFlavor.MEDIUM),
+    "Qwen-Image": (ModelFamily.QWEN_IMAGE, ModelFlavor.V1),
 }
 SAMPLES = 8
 NODE = 8

@@ -10,6 +10,7 @@ import pytest
 import torch
 from diffusers import (  # before ours: a rank imports less of diffusers
     Flux2KleinPipeline,
+    QwenImagePipeline,
     StableDiffusion3Pipeline,
     ZImagePipeline,
 )
@@ -29,6 +30,7 @@ PIPELINES = {
     ModelFamily.FLUX2: Flux2KleinPipeline,
     ModelFamily.Z_IMAGE: ZImagePipeline,
     ModelFamily.STABLE_DIFFUSION_3: StableDiffusion3Pipeline,
+    ModelFamily.QWEN_IMAGE: QwenImagePipeline,
 }
 STEPS, RANK = 4, 4
 TOLERANCE = 1e-5

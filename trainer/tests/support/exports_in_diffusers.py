@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from oarlock_api.engine import Attention
 from oarlock_api.weights import Lora, ModelFamily
 from oarlock_trainer.models import transformer
 from oarlock_trainer.models.adapters import lora
+from oarlock_trainer.models.compute.attention import attend_with
 from oarlock_trainer.models.families import FAMILIES
 from oarlock_trainer.models.family_codes import CODES
 from oarlock_trainer.models.objective.loss import MicroBatch, predict
@@ -40,6 +42,7 @@ def predicted(model: Any, key: ModelFamily) -> torch.Tensor:
 def ours(key: ModelFamily, folder: Path, adapters: Path | None = None, *, rank: int = 0) -> torch.Tensor:
     """Our prediction with the weights of a folder, and with adapters of LoRA."""
     found: Any = transformer.load(folder)
+    CODES[key].install(found, attend=attend_with(Attention.SDPA), recomputed=0)
     if adapters:
         lora.add_adapters(found, Lora(rank=rank), FAMILIES[key].presets, seed=0)
         lora.load(found, Lora(rank=rank), adapters)

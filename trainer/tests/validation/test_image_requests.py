@@ -93,6 +93,8 @@ def test_with_a_negative_prompt_the_guidance_is_that_of_two_passes(tmp_path: Pat
         ("StableDiffusion3", "Medium", {"guidance": 7.0, "negativePrompt": "ugly"}, 40, 7.0),
         ("StableDiffusion3", "Medium", {"guidance": 1.0}, 40, 1.0),
         ("StableDiffusion3", "Medium", {"guidance": 0.0}, 40, 1.0),
+        ("QwenImage", None, {}, 50, 4.0),
+        ("QwenImage", "V2512", {"guidance": 1.0}, 50, 1.0),
     ],
 )
 def test_guidance_of_a_family_that_is_not_told_it_is_two_passes_as_its_pipeline_counts_them(

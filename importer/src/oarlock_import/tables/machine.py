@@ -61,7 +61,8 @@ MACHINE: tuple[Row, ...] = (
         " crepa_drop_vae_encoder crepa_normalize_by_frames crepa_spatial_align",
     ),
     *refused(
-        "a switch of older versions: remove it, and write model_family flux (FLUX=true in config.env), flux2, z-image or sd3",
+        "a switch of older versions: remove it, and write model_family flux (FLUX=true in config.env), flux2, z-image, sd3 "
+        "or qwen_image",
         FAMILIES,
     ),
 )

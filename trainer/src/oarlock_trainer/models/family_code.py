@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from oarlock_trainer.models.guidance import along
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oarlock_api.weights import ModelFlavor
     from oarlock_trainer.models.compute.attention import Attend
+    from oarlock_trainer.models.guidance import Guide
     from oarlock_trainer.models.latents import Latents
 
 
@@ -85,3 +88,5 @@ class FamilyCode:
     """(scheduler of the model, steps, image tokens): as diffusers' pipeline of the family does before its first step."""
     write_tiny: Callable[[Path], None]
     """Writes a model of the real layout and classes with tiny random weights: the same bytes each time."""
+    guide: Guide = along
+    """How two passes become the direction of a step, as in the pipeline."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.flux import code as flux
 from oarlock_trainer.models.flux2 import code as flux2
+from oarlock_trainer.models.qwenimage import code as qwenimage
 from oarlock_trainer.models.sd3 import code as sd3
 from oarlock_trainer.models.zimage import code as zimage
 
@@ -21,6 +22,7 @@ CODES: Mapping[ModelFamily, FamilyCode] = {
     ModelFamily.FLUX2: flux2.CODE,
     ModelFamily.Z_IMAGE: zimage.CODE,
     ModelFamily.STABLE_DIFFUSION_3: sd3.CODE,
+    ModelFamily.QWEN_IMAGE: qwenimage.CODE,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -94,18 +95,21 @@ def write_t5_tokenizer(directory: Path, *, tokens: int) -> int:
     return len(tokenizer)
 
 
-def write_qwen_tokenizer(directory: Path, *, tokens: int) -> int:
+def write_qwen_tokenizer(directory: Path, *, tokens: int, known: str = "") -> int:
     """Byte-pair tokenizer in Qwen's manner for texts of so many `tokens`, and a chat template; returns the vocabulary's size.
 
-    A known word is put together letter by letter from its beginning, so that each has one way to be cut.
+    A known word is put together letter by letter from its beginning, so that each has one way to be cut. `known` is a text
+    whose words are a token each, too.
     """
     from tokenizers.pre_tokenizers import ByteLevel  # noqa: PLC0415
     from transformers import Qwen2Tokenizer  # noqa: PLC0415
 
     space = "\u0120"  # how byte-level tokenizers write it
     merges: dict[tuple[str, str], None] = {}
-    for word in _letters(" ".join(_SENTENCES)).split():
-        whole = space + word
+    more = re.findall(r" ?[A-Za-z]+", re.sub(r"<\|\w+\|>", "", known))
+    words = [f" {word}" for word in _letters(" ".join(_SENTENCES)).split()]
+    for word in (*words, *sorted(more, key=lambda word: word.strip() == word)):  # what begins with a space comes first
+        whole = word.replace(" ", space)
         merges |= {(whole[:end], whole[end]): None for end in range(1, len(whole))}
     pieces = [*_QWEN_MARKS, *sorted(ByteLevel.alphabet()), *("".join(pair) for pair in merges)]
     tokenizer = Qwen2Tokenizer(

@@ -38,7 +38,7 @@ class Text:
 class Guidance:
     """`told`: the value that the model is told, None where the model has none. `scale` 1 = one pass for each step.
 
-    Above, the direction is negative + scale x (prompt - negative), of two passes: classifier-free guidance itself.
+    Above, the direction is made of two passes, as the family makes it (models/guidance.py).
     """
 
     told: float | None
@@ -91,6 +91,6 @@ def denoise(
         predicted = direction(text, latents, timestep / 1000)
         if guidance.scale != 1.0:
             negative = direction(guidance.negative, latents, timestep / 1000)
-            predicted = negative + guidance.scale * (predicted - negative)
+            predicted = code.guide(predicted, negative, guidance.scale)
         latents = scheduler.step(predicted, timestep, latents, return_dict=False)[0]
     return latents
