@@ -157,4 +157,5 @@ def test_the_vae_at_work_has_as_much_alive_as_is_planned_for() -> None:
     with torch.no_grad(), Alive() as alive:
         vae.encode(pictures)
     weights = sum(weight.nbytes for weight in vae.parameters())
-    assert weights + alive.most == vae_bytes(QWEN_IMAGE.vae, pictures=2, pixels=256 * 256)
+    planned = vae_bytes(QWEN_IMAGE.vae, pictures=2, pixels=256 * 256)
+    assert 0.999 * planned < weights + alive.most <= planned

@@ -1,7 +1,7 @@
 """The Qwen-Image transformer by its numbers: blocks of one kind, each with weights for the image and for the text.
 
 What a block keeps was counted by plan/counting (tests/models/qwenimage/test_qwenimage_plan.py), in bfloat16 values a token
-and width.
+and width, in micro-batches of two: 29.05 eager, 20.05 compiled, 14.05 lean.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OF_OTHER_VARIANTS = (
     "guidance_embeds", "zero_cond_t", "use_additional_t_cond", "use_layer3d_rope", "causal_condition",
 )  # fmt: skip
 """Of models that are told their guidance, that edit pictures, that make layers, and of Qwen-Image 2.1."""
-_KEPT = Kept(29.2, 20.2, 14.2)
+_KEPT = Kept(29.1, 20.1, 14.1)
 
 
 def architecture(config: Mapping[str, Any]) -> Architecture:
