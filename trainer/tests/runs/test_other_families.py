@@ -76,7 +76,7 @@ def test_it_trains_draws_pictures_and_exports_what_diffusers_loads(undisturbed: 
     theirs = predicted(pipeline.transformer, family)
     assert torch.equal(theirs, ours(family, export))
     assert not torch.equal(theirs, ours(family, undisturbed.model))
-    assert pipeline(prompt="a boat", height=64, width=48, num_inference_steps=1).images[0].size == (48, 64)
+    assert pipeline(prompt="a boat", height=64, width=48, num_inference_steps=2).images[0].size == (48, 64)
 
 
 def test_killed_the_next_attempt_repeats_the_undisturbed_losses_exactly(

@@ -5,6 +5,7 @@ Both answer the same inputs. The family's pipeline has to be imported before thi
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def predicted(model: Any, key: ModelFamily) -> torch.Tensor:
-    """Of two samples, always the same, in bfloat16."""
+    """Of two samples, always the same, in bfloat16, by our forward pass in a copy of the model.
+
+    Without that pass, what was loaded as jobs load it need not be whole: positions may be missing.
+    """
+    copied = copy.deepcopy(model).eval()
+    CODES[key].install(copied, attend=attend_with(Attention.SDPA), recomputed=0)
     source = torch.Generator().manual_seed(0)
     shape = FAMILIES[key].architecture(model.config)
 
@@ -36,13 +42,12 @@ def predicted(model: Any, key: ModelFamily) -> torch.Tensor:
         text=random(6, shape.text_width).to(torch.bfloat16), pooled=random(shape.pooled_width).to(torch.bfloat16),
         sigmas=torch.tensor([0.2, 0.7]), guidance=torch.ones(2), text_mask=None,
     )  # fmt: skip
-    return predict(model.eval(), batch, velocity=CODES[key].velocity, has_guidance=shape.has_guidance)
+    return predict(copied, batch, velocity=CODES[key].velocity, has_guidance=shape.has_guidance)
 
 
 def ours(key: ModelFamily, folder: Path, adapters: Path | None = None, *, rank: int = 0) -> torch.Tensor:
     """Our prediction with the weights of a folder, and with adapters of LoRA."""
     found: Any = transformer.load(folder)
-    CODES[key].install(found, attend=attend_with(Attention.SDPA), recomputed=0)
     if adapters:
         lora.add_adapters(found, Lora(rank=rank), FAMILIES[key].presets, seed=0)
         lora.load(found, Lora(rank=rank), adapters)

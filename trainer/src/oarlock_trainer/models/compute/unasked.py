@@ -14,7 +14,7 @@ from torch import Tensor
 
 def beside(asked: Tensor, unasked: Tensor) -> Tensor:
     """`asked` itself; in the backward pass `unasked`, of any shape, gets zeros. Nothing is kept for it."""
-    result: Tensor = _Beside.apply(asked, unasked)
+    result: Tensor = _Beside.apply(asked, unasked)  # type: ignore[no-untyped-call]
     return result
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torch import linalg
+
 from oarlock_trainer.models.guidance import along
 from oarlock_trainer.models.qwenimage.tokens import pack, unpack
 
@@ -22,4 +24,5 @@ def as_long(prompt: Tensor, negative: Tensor, scale: float) -> Tensor:
 
 def _length(tokens: Tensor) -> Tensor:
     """(B, 4 C, h/2, w/2) -> (B, 1, h/2, w/2): Euclidean, of each token."""
-    return tokens.norm(dim=1, keepdim=True)
+    length: Tensor = linalg.vector_norm(tokens, dim=1, keepdim=True)
+    return length

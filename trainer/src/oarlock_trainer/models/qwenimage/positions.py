@@ -49,7 +49,7 @@ class Positions:
         if len(first) != 1 or first[0][0] != 1 or not max_txt_seq_len:
             raise ValueError("img_shapes: each sample is one picture of one frame here, with a text")
         _, rows, columns = first[0]
-        frame, row, column = self._table(device or torch.device("cpu")).split(self._pairs, dim=1)
+        frame, row, column = self._table(device or torch.device("cpu")).split_with_sizes(self._pairs, dim=1)
         image = torch.cat(
             [
                 frame[_PLACES].expand(rows, columns, -1, -1),

@@ -42,4 +42,4 @@ def velocity(
         return_dict=False,
         **arguments,
     )[0]
-    return unpack(tokens.transpose(1, 2).unflatten(2, (rows, columns)))
+    return unpack(tokens.transpose(1, 2).reshape(len(tokens), -1, rows, columns))
