@@ -61,7 +61,7 @@ class RestartCounts(StatusGroup):
         "checkpoint, or a state in memory, is progress beyond it alone.",
     )
     voluntary: int = Field(default=0, description="Evictions, preemptions and requests; they cost no budget.")
-    evictions: int = Field(default=0, description="Of those, evictions since the newest checkpoint.")
+    evictions: int = Field(default=0, description="Of the voluntary ones, evictions since the newest checkpoint.")
     window_start_time: Time | None = Field(default=None, description="When counting began.")
 
 
@@ -212,11 +212,11 @@ class Round(StatusGroup):
     lost_steps: int | None = Field(default=None, description="Steps of this round that were done again.")
     down_seconds: float | None = Field(default=None, description="From the fault to the next round's first new step.")
     silent_seconds: float | None = Field(
-        default=None, description="Of those, the seconds without progress by which a hang was found."
+        default=None, description="Of downSeconds, those without progress by which a hang was found."
     )
-    standby_seconds: float | None = Field(
+    start_wait_seconds: float | None = Field(
         default=None,
-        description="Of those, the seconds from the fault, or the hang's verdict, until the next round's ranks were started: "
+        description="Of downSeconds, those from the fault, or the hang's verdict, until the next round's ranks were started: "
         "all had ended, and the pods that it needed were there and ready.",
     )
     node_count: int | None = Field(default=None, description="Nodes of the next round, if not as many.")

@@ -113,7 +113,7 @@ END = RoundEnd(
     resumed_step=4,
     down_seconds=1.25,
     silent_seconds=1.0,
-    standby_seconds=0.25,
+    start_wait_seconds=0.25,
     from_memory=True,
 )
 

@@ -81,7 +81,7 @@ class Round:
 
     `number` counts within the attempt. `resumed_from_step` is the step that the next round began with, `lost_steps` how many
     were done again, `down_seconds` the time from the fault to the next round's first new step; of that, a hang took
-    `silent_seconds` until it was found, and then `standby_seconds` passed until the next round's ranks were started.
+    `silent_seconds` until it was found, and then `start_wait_seconds` passed until the next round's ranks were started.
     `from_memory`: it began with a state that the nodes had in memory; None: not told.
     """
 
@@ -91,7 +91,7 @@ class Round:
     lost_steps: int | None = None
     down_seconds: float | None = None
     silent_seconds: float | None = None
-    standby_seconds: float | None = None
+    start_wait_seconds: float | None = None
     from_memory: bool | None = None
     replaced: bool = False
     rung: str = ""

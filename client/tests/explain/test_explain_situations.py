@@ -508,10 +508,10 @@ def test_a_round_that_hung_says_how_much_of_its_time_it_took_to_find_that() -> N
 
 def test_a_round_says_whether_it_began_from_memory_and_how_long_the_gang_stood_by() -> None:
     words = "from step 140 in memory: 3 steps and 9.0 s lost, 7.5 s of it until the ranks were started"
-    booked = {**BOOKED, "downSeconds": 9.0, "standbySeconds": 7.5, "resumedFromMemory": True}
+    booked = {**BOOKED, "downSeconds": 9.0, "startWaitSeconds": 7.5, "resumedFromMemory": True}
     story = explain(facts(job("Running", attempts=[BEGAN], rounds=[booked])))
     assert any(one.text.endswith(words) for one in story.chain)
-    data = {"round": 1, "step": 140, "downSeconds": 9.0, "standbySeconds": 7.5, "fromMemory": True}
+    data = {"round": 1, "step": 140, "downSeconds": 9.0, "startWaitSeconds": 7.5, "fromMemory": True}
     story = explain(facts(None, output=output(*ROUND_LINES[:2], {**ROUND_LINES[2], "data": data})))
     assert any(one.text.endswith(words) for one in story.chain)
 

@@ -358,12 +358,12 @@ def test_what_is_known_later_is_filled_in_once_and_counts_as_wasted() -> None:
     world.end_round(1, step=30, resumed_step=None)
     told(world, 30)
     assert world.job.status.rounds[0].resumed_from_step is None
-    world.learn(resumed_step=10, down_seconds=2.5, standby_seconds=0.5, from_memory=True)
+    world.learn(resumed_step=10, down_seconds=2.5, start_wait_seconds=0.5, from_memory=True)
     told(world, 11)
     told(world, 12)
     one = world.job.status.rounds[0]
     assert (one.resumed_from_step, one.lost_steps, one.down_seconds) == (10, 20, 2.5)
-    assert (one.resumed_from_memory, one.standby_seconds) == (True, 0.5)
+    assert (one.resumed_from_memory, one.start_wait_seconds) == (True, 0.5)
     assert world.job.status.wasted_gpu_seconds - wasted == (2.5 + 20 * 0.5) * GPUS
 
 

@@ -79,7 +79,7 @@ class StoryType(StrEnum):
     hang was found), lostPod (it was lost, and another one took its place)."""
     RANKS_RESTARTED = "RanksRestarted"
     """The first new step after it. data: round (the one that ended), step (that the next one began with), downSeconds,
-    standbySeconds, fromMemory (as contract.rounds has them)."""
+    startWaitSeconds, fromMemory (as contract.rounds has them)."""
     STACKS = "Stacks"
     """At a hang, or on request: then with words. data: files, below the history's folder."""
     DECISION = "Decision"

@@ -69,7 +69,7 @@ class RoundEnd:
     `number` is that of the round that ended, `ended_at` RFC 3339 on the leader's clock, `rank` the pod whose fault it was,
     `code` an exit code of the contract or the program's own, `step` the last that the gang had finished. `resumed_step` is
     the step that the next round began with, `down_seconds` the time from the fault to that round's first new step;
-    of that, a hang took `silent_seconds` until it was found, and then `standby_seconds` passed until the next round began.
+    of that, a hang took `silent_seconds` until it was found, and then `start_wait_seconds` passed until the next round began.
     `from_memory`: it began with what the nodes had in memory.
     `lost_pod`: it ended because that pod was lost, not because ranks failed in a pod that lives. `gpu`: the GPU of that pod
     whose driver asked for new processes; `other_gpus`: drivers said so of other GPUs of the gang as well. `nodes`: the size
@@ -86,7 +86,7 @@ class RoundEnd:
     resumed_step: int | None = None
     down_seconds: float | None = None
     silent_seconds: float = 0.0
-    standby_seconds: float | None = None
+    start_wait_seconds: float | None = None
     from_memory: bool = False
     lost_pod: bool = False
     gpu: StruckGpu | None = None
@@ -106,7 +106,7 @@ class RoundEnd:
             "resumedStep": self.resumed_step,
             "downSeconds": finite(self.down_seconds),
             **({"silentSeconds": finite(self.silent_seconds)} if self.silent_seconds else {}),
-            **({} if self.standby_seconds is None else {"standbySeconds": finite(self.standby_seconds)}),
+            **({} if self.start_wait_seconds is None else {"startWaitSeconds": finite(self.start_wait_seconds)}),
             **({"fromMemory": True} if self.from_memory else {}),
             **({"lostPod": True} if self.lost_pod else {}),
             **({"gpu": self.gpu.to_fields()} if self.gpu else {}),
@@ -188,7 +188,7 @@ def _parse(raw: object) -> RoundEnd | None:
     if not (0 < ordinal <= MOST and 0 <= rank < MOST and 0 < code < 256):
         return None
     step, resumed = integer(raw.get("step")), integer(raw.get("resumedStep"))
-    down, standby = number(raw.get("downSeconds")), number(raw.get("standbySeconds"))
+    down, waited = number(raw.get("downSeconds")), number(raw.get("startWaitSeconds"))
     nodes = integer(raw.get("nodes"))
     return RoundEnd(
         number=ordinal,
@@ -200,7 +200,7 @@ def _parse(raw: object) -> RoundEnd | None:
         resumed_step=resumed if resumed is not None and resumed >= 0 else None,
         down_seconds=down if down is not None and down >= 0 else None,
         silent_seconds=max(0.0, number(raw.get("silentSeconds")) or 0.0),
-        standby_seconds=standby if standby is not None and standby >= 0 else None,
+        start_wait_seconds=waited if waited is not None and waited >= 0 else None,
         from_memory=raw.get("fromMemory") is True,
         lost_pod=raw.get("lostPod") is True,
         # Of any other ending a GPU would be evidence against its node, which the pod itself has to give.

@@ -46,7 +46,7 @@ def rounds(
         lost = max(0, reached - step) if step is not None and reached is not None else None
         fault = _booked(row, job) if row else _told(told[known], where, job)
         down, silent = number(row.get("downSeconds")), number(row.get("silentSeconds"))
-        standby, memory = number(row.get("standbySeconds")), row.get("resumedFromMemory", resumed.get("fromMemory"))
+        waited, memory = number(row.get("startWaitSeconds")), row.get("resumedFromMemory", resumed.get("fromMemory"))
         found.append(
             Round(
                 number=known,
@@ -55,7 +55,7 @@ def rounds(
                 lost_steps=_first(row.get("lostSteps"), lost),
                 down_seconds=number(resumed.get("downSeconds")) if down is None else down,
                 silent_seconds=number(ended.get("silentSeconds")) if silent is None else silent,
-                standby_seconds=number(resumed.get("standbySeconds")) if standby is None else standby,
+                start_wait_seconds=number(resumed.get("startWaitSeconds")) if waited is None else waited,
                 from_memory=memory if isinstance(memory, bool) else None,
                 replaced=row.get("rung") in _OF_LOST_PODS or ended.get("lostPod") is True,
                 rung=text(row.get("rung"), 64),
@@ -68,11 +68,12 @@ def rounds(
 def went_on(one: Round) -> str:
     """What came after it, in words."""
     where = f" from step {one.resumed_from_step:,}" if one.resumed_from_step is not None else ""
-    where += " in memory" if where and one.from_memory else ""
+    if one.resumed_from_step and one.from_memory is not None:
+        where += " in memory" if one.from_memory else " of a checkpoint"
     lost = [_steps(one.lost_steps)] if one.lost_steps else []
     lost += [f"{one.down_seconds:.1f} s"] if one.down_seconds is not None else []
     until = [f"{one.silent_seconds:.0f} s of it until the hang was found"] if one.silent_seconds else []
-    until += [f"{one.standby_seconds:.1f} s of it until the ranks were started"] if one.standby_seconds else []
+    until += [f"{one.start_wait_seconds:.1f} s of it until the ranks were started"] if one.start_wait_seconds else []
     spent = "".join(f", {words}" for words in until)
     how = "its pod was made anew, and all ranks started" if one.replaced else "ranks started anew in their pods"
     how = {

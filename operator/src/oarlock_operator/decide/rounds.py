@@ -342,8 +342,8 @@ def _filled(o: Observation, draft: Draft, one: Round, end: RoundEnd, news: PodSt
     down = _down_seconds(draft, one, end, news) if one.down_seconds is None else None
     if down is not None:
         changes["down_seconds"] = round(down, 3)
-        if end.standby_seconds is not None:
-            changes["standby_seconds"] = end.standby_seconds
+        if end.start_wait_seconds is not None:
+            changes["start_wait_seconds"] = end.start_wait_seconds
     if not changes:
         return one
     # Before the attempt's first step all of its time counts as its start.

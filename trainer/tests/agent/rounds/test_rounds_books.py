@@ -99,7 +99,7 @@ def test_a_round_is_booked_however_fast_the_next_one_starts_and_completed_once_t
     leader.trains(150)
     leader.turn()
     leader.fails()
-    began = RoundEnd(number=1, ended_at="second 2", rank=0, code=137, why=KILLED.summary, step=150, standby_seconds=0.0)
+    began = RoundEnd(number=1, ended_at="second 2", rank=0, code=137, why=KILLED.summary, step=150, start_wait_seconds=0.0)
     assert leader.ends == (began,)
     leader.trains(None, resumed=140)
     leader.turn()
@@ -119,7 +119,7 @@ def test_a_round_went_on_from_memory_where_its_ranks_say_the_step_that_they_were
     status = replace(Leader().status, round=2, resumed_from_step=began)
     books.keep(leader, status, 3.0)
     books.keep(leader, replace(status, figures=Figures(step=141)), 4.0)
-    assert (told[0].resumed_step, told[0].standby_seconds) == (140, 2.0)
+    assert (told[0].resumed_step, told[0].start_wait_seconds) == (140, 2.0)
     assert (told[-1].resumed_step, told[-1].from_memory, told[-1].down_seconds) == (began, began == 140, 3.0)
 
 
@@ -127,7 +127,7 @@ def test_how_long_the_gang_stood_by_is_booked() -> None:
     leader = Leader(backoff=(3, 300))
     leader.fails()
     leader.fails()  # the second one waits
-    assert [end.standby_seconds for end in leader.ends] == [0.0, 3.0]
+    assert [end.start_wait_seconds for end in leader.ends] == [0.0, 3.0]
 
 
 @pytest.mark.parametrize(("told", "waited"), [(None, 10.0), ((3, 300), 3.0), ((20, 5), 5.0)])

@@ -111,13 +111,13 @@ def test_books_and_history_say_what_the_next_round_began_with_and_how_long_it_to
         "a step of the next round",
     )
     assert end["resumedStep"] == 100
-    assert 0 < end["standbySeconds"] < end["downSeconds"]
+    assert 0 < end["startWaitSeconds"] < end["downSeconds"]
     assert "fromMemory" not in end
     lone.mark("finish")
     assert lone.wait() == 0
     ended, restarted = (line for line in read_story(lone.output) if line.type in {"RoundEnded", "RanksRestarted"})
     assert (ended.message, ended.data["code"]) == (end["why"], 137)
-    assert restarted.data == {name: end[name] for name in ("downSeconds", "standbySeconds")} | {"round": 1, "step": 100}
+    assert restarted.data == {name: end[name] for name in ("downSeconds", "startWaitSeconds")} | {"round": 1, "step": 100}
 
 
 def test_rounds_that_finish_no_further_step_end_in_the_pods_end_with_the_last_reason(lone: Agent) -> None:

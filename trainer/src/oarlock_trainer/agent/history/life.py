@@ -187,7 +187,7 @@ class Life:
             round=end.number,
             step=end.resumed_step,
             downSeconds=end.down_seconds,
-            standbySeconds=end.standby_seconds,
+            startWaitSeconds=end.start_wait_seconds,
             fromMemory=end.from_memory or None,
         )
 

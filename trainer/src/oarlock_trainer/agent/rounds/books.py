@@ -79,7 +79,7 @@ class Books:
             gpu=(gpu := ended.fault.gpu),
             other_gpus=bool(ended.gpus - {gpu.uuid if gpu else ""}),
             silent_seconds=round(silent, 3),
-            standby_seconds=round(now - ended.at, 3),
+            start_wait_seconds=round(now - ended.at, 3),
             from_memory=resumed_step is not None,
             lost_pod=ended.replaced,
             nodes=ended.nodes,
