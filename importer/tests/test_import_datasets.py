@@ -149,6 +149,73 @@ def test_what_a_data_set_cannot_be_is_refused(
     assert refused in imported(simple, folder | changed).refused
 
 
+MASKS = {
+    "id": "masks", "dataset_type": "conditioning", "conditioning_type": "mask", "type": "local",
+    "instance_data_dir": "/output/data/masks", "resolution": 1024, "resolution_type": "pixel_area", "crop": False,
+    "caption_strategy": "filename", "cache_dir_vae": "cache/masks", "minimum_image_size": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("named", ["masks", ["masks"]])
+def test_masks_become_the_conditioning_of_the_data_sets_that_name_them(
+    named: Any, imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    job = imported(
+        simple | {"masked_loss_probability": 1.0},
+        folder | {"conditioning_data": named},
+        folder | {"id": "more", "conditioning_data": named},
+        folder | {"id": "plain"},
+        MASKS,
+    )
+    sets = job.spec["training"]["data"]["datasets"]
+    conditioning = {"source": {"path": "/output/data/masks"}, "kind": "Mask"}
+    assert [one.get("conditioning") for one in sets] == [conditioning, conditioning, None]
+    assert job.job.spec.training
+    assert job.refused == {}
+
+
+def test_masks_in_a_bucket_have_its_connection(
+    imported: Callable[..., Imported], simple: dict[str, Any], r2: list[dict[str, Any]]
+) -> None:
+    masks = {key: value for key, value in r2[0].items() if key.startswith("aws_")} | {
+        "id": "masks", "type": "aws", "dataset_type": "conditioning", "conditioning_type": "mask",
+        "aws_data_prefix": "masks",
+    }  # fmt: skip
+    job = imported(simple, r2[0] | {"conditioning_data": "masks"}, *r2[1:], masks)
+    (own,) = job.spec["training"]["data"]["datasets"]
+    assert own["conditioning"]["source"]["s3"]["prefix"] == "masks"
+    assert own["conditioning"]["source"]["s3"]["connection"] == own["source"]["s3"]["connection"]
+
+
+@pytest.mark.parametrize(
+    ("named", "masks", "options", "refused"),
+    [
+        ("gone", {}, {}, "conditioning_data"),
+        (["masks", "others"], {}, {}, "conditioning_data"),
+        (None, {}, {}, "id"),
+        ("masks", {"conditioning_type": "segmentation"}, {}, "conditioning_type"),
+        ("masks", {"conditioning_type": "reference_strict"}, {}, "conditioning_type"),
+        ("masks", {"conditioning_type": None}, {}, "conditioning_type"),
+        ("masks", {"instance_data_dir": None}, {}, "instance_data_dir"),
+        ("masks", {"source_dataset_id": "boats"}, {}, "source_dataset_id"),
+        ("masks", {}, {"masked_loss_probability": 0}, "masked_loss_probability"),
+        ("masks", {}, {"masked_loss_probability": 0.5}, "masked_loss_probability"),
+    ],
+)
+def test_masks_that_would_say_something_else_are_refused(
+    named: Any,
+    masks: dict[str, Any],
+    options: dict[str, Any],
+    refused: str,
+    *,
+    imported: Callable[..., Imported],
+    simple: dict[str, Any],
+    folder: dict[str, Any],
+) -> None:
+    job = imported(simple | options, folder | ({"conditioning_data": named} if named else {}), MASKS | masks)
+    assert refused in job.refused
+
+
 def test_probabilities_become_shares_where_they_are_drawn_uniformly(
     imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
 ) -> None:

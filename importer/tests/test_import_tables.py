@@ -190,7 +190,9 @@ def test_each_key_of_a_data_set_has_its_fate(
         beside = {"instance_prompt": "a boat"}
     store = {"id": "latents", "dataset_type": "image_embeds"}
     own = "latents" if row.key == "image_embeds" else value(row)
-    job = imported(simple, folder | beside | {row.key: own}, store)
+    masks = {"id": own, "dataset_type": "conditioning", "conditioning_type": "mask", "instance_data_dir": "/masks"}
+    others = [store, masks] if row.key == "conditioning_data" else [store]
+    job = imported(simple, folder | beside | {row.key: own}, *others)
     if row.key == "disabled":
         assert job.ignored["boats"] == "disabled"
     elif row.key == "text_embeds":

@@ -64,6 +64,12 @@ class CropStyle(StrEnum):
     CORNER = "Corner"
 
 
+class ConditioningKind(StrEnum):
+    """What the second picture of a pair says."""
+
+    MASK = "Mask"
+
+
 class Discovery(Group):
     """List the source and read the header of every picture."""
 
@@ -153,6 +159,19 @@ class DatasetEmbeds(Group):
     location: Location | None = Field(
         default=None,
         description="Where they are cached; absent = data.imageEmbeds. SimpleTuner: cache_dir_vae.",
+    )
+
+
+class Conditioning(Group):
+    """A second picture for each picture of a data set: the one of the same path below its own source, but for the ending."""
+
+    source: Location = Field(
+        description="The second pictures: masks/a/1.png for photos/a/1.jpg. A folder or prefix of their own, outside of the "
+        "data set's. SimpleTuner: conditioning_data."
+    )
+    kind: ConditioningKind = Field(
+        description="Mask = where the picture counts in the loss: white does, black does not, grey by its share. It is cut "
+        "and flipped as its picture is. SimpleTuner: conditioning_type."
     )
 
 
@@ -252,6 +271,9 @@ class Dataset(Group):
         "is_regularisation_data.",
     )
     source: Location = Field(description="The pictures. SimpleTuner: type, instance_data_dir, aws_data_prefix.")
+    conditioning: Conditioning | None = Field(
+        default=None, description="A second picture for each, such as a mask of what counts."
+    )
     metadata: Metadata | None = Field(
         default=None,
         description="Where sizes and captions come from; absent = discovery. SimpleTuner: metadata_backend.",

@@ -19,6 +19,7 @@ LOCATIONS: tuple[str, ...] = (
     "data.text_embeds.s3",
     "data.image_embeds.s3",
     "data.datasets[].source.s3",
+    "data.datasets[].conditioning.source.s3",
     "data.datasets[].metadata.parquet.location.s3",
     "data.datasets[].image_embeds.location.s3",
 )

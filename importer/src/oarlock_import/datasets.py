@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from oarlock_import import captions, crops, metadata
+from oarlock_import import captions, crops, masks, metadata
 from oarlock_import.captions import own_or_global
 from oarlock_import.draft import Draft
 from oarlock_import.options import Options
 from oarlock_import.places import Places, label
 from oarlock_import.rows import table
-from oarlock_import.tables.dataset import DATASET, EMBEDS
+from oarlock_import.tables.dataset import CONDITIONING, DATASET, EMBEDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _ROLES = {"image": "Train", "eval": "Evaluation"}
-_DATASET, _EMBEDS = table(*DATASET), table(*EMBEDS)
+_DATASET, _EMBEDS, _CONDITIONING = table(*DATASET), table(*EMBEDS), table(*CONDITIONING)
+_TABLES = dict.fromkeys(_ROLES, _DATASET) | {"text_embeds": _EMBEDS, "image_embeds": _EMBEDS, masks.TYPE: _CONDITIONING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +38,15 @@ def place(
     found = _read(entries, options, source)
     texts = [entry for entry in found if entry.kind == "text_embeds"]
     latents = {entry.name: entry for entry in found if entry.kind == "image_embeds"}
+    masked = {entry.name: entry.options for entry in found if entry.kind == masks.TYPE}
     sets = [entry for entry in found if entry.kind in _ROLES]
     _defaults(options, draft)
     cached = _caches_text(texts, options, draft)
     home, filters = _text_embeds(texts, draft if cached else Draft(), places, find)
     drafts = [_dataset(entry, options, places=places, home=home, latents=latents, filters=filters) for entry in sets]
-    _weights([entry.options for entry in sets], drafts, options)
+    given = [entry.options for entry in sets]
+    masks.place(list(zip(given, drafts, strict=True)), options, masked, locate=partial(_source, places=places))
+    _weights(given, drafts, options)
     _evaluation(sets, options)
     for entry, written in zip(sets, drafts, strict=True):
         _settle(entry, written)
@@ -52,6 +57,9 @@ def place(
         entry.options.ignored("text_cache_disable", "the entry of dataset_type text_embeds says whether text is cached")
         entry.options.mapped("id", words="-> imageEmbeds.location of the data sets that name it")
         _settle(entry, Draft())
+    for entry in found:
+        if entry.name in masked:
+            _settle(entry, Draft())
 
 
 def _read(entries: list[Any], options: Options, source: str) -> list[DatasetEntry]:
@@ -69,13 +77,11 @@ def _read(entries: list[Any], options: Options, source: str) -> list[DatasetEntr
             given |= given.pop("aws")
         if _is_disabled(given):
             options.report.ignored(source, name, "disabled")
-        elif kind not in (*_ROLES, "text_embeds", "image_embeds"):
+        elif kind not in _TABLES:
             options.report.refused(source, name, f"dataset_type {kind} is not here, these are pictures and captions")
         else:
-            rows = _DATASET if kind in _ROLES else _EMBEDS
-            found.append(
-                DatasetEntry(name, kind, Options(f"{source}[{name}]", given, rows=rows, report=options.report))
-            )
+            read = Options(f"{source}[{name}]", given, rows=_TABLES[kind], report=options.report)
+            found.append(DatasetEntry(name, kind, read))
     return found
 
 
@@ -189,7 +195,8 @@ def _dataset(
         )
     elif "is_regularisation_data" in dataset:
         dataset.mapped("is_regularisation_data", words=f"-> role: {role}")
-    _source(dataset, places, draft)
+    if (location := _source(dataset, "source", places=places)) is not None:
+        draft.put("source", location)
     metadata.place(dataset, options, draft, places=places)
     captions.place(dataset, options, draft, filters=filters)
     _latents(dataset, options, draft, places=places, stores=latents)
@@ -209,7 +216,8 @@ def _dataset(
     return draft
 
 
-def _source(dataset: Options, places: Places, draft: Draft) -> None:
+def _source(dataset: Options, to: str, *, places: Places) -> dict[str, Any] | None:
+    """Where the pictures of an entry lie, which becomes field `to`; None where it says no place."""
     folder, prefix = dataset.value("instance_data_dir"), dataset.value("aws_data_prefix")
     if dataset.value("type") == "aws":
         location = places.bucket(dataset, prefix or folder)
@@ -218,11 +226,10 @@ def _source(dataset: Options, places: Places, draft: Draft) -> None:
     else:
         dataset.refused("instance_data_dir", "is missing")
         location = None
-    if location is not None:
-        draft.put("source", location)
     for key in ("instance_data_dir", "aws_data_prefix"):
         if key in dataset:
-            dataset.mapped(key, words="-> source")
+            dataset.mapped(key, words=f"-> {to}")
+    return location
 
 
 def _latents(

@@ -150,12 +150,33 @@ def test_the_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_all_folders_that_are_not_here_are_told_before_anything_heavy_is_imported(tmp_path: Path) -> None:
-    job = manifest(tmp_path, {}, {"name": "boats", "source": {"path": "/output/boats"}})
+    masked = {"conditioning": {"kind": "Mask", "source": {"path": "/output/masks"}}}
+    job = manifest(tmp_path, masked, {"name": "boats", "source": {"path": "/output/boats"}})
     words = f"import sys; from oarlock_trainer.cli import main; print(main(['plan', '-f', '{job}']), 'torch' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", words], check=False, capture_output=True, text=True)
     assert ended.stdout == "85 False\n"
     assert "/output/photos is no folder here" in ended.stderr
     assert "/output/boats is no folder here" in ended.stderr
+    assert 'datasets["photos"].conditioning.source.path: /output/masks is no folder here' in ended.stderr
+
+
+def test_masks_are_found_counted_and_missed(tmp_path: Path, pictures: Path) -> None:
+    masks = tmp_path / "masks"
+    masks.mkdir()
+    for path in pictures.glob("*.png"):
+        shutil.copy(path, masks / path.with_suffix(".jpg").name)
+    masked = {"conditioning": {"kind": "Mask", "source": {"path": "/output/masks"}}}
+    job, paths = manifest(tmp_path, masked), {"/output/photos": pictures, "/output/masks": masks}
+    said = plan(job, paths)
+    # FLUX.1's latents have 16 channels, a mask has one: 24 pictures of 64, 60 and 60 latent pixels.
+    assert "latents 47.1 kB, masks 2.94 kB, text" in said
+    lacking = min(masks.iterdir())
+    lacking.unlink()
+    said = plan(manifest(tmp_path, masked | {"repeats": 1}), paths)
+    assert "note          photos: 23 of 24 pictures (1 without mask)" in said
+    assert f"note          photos: {lacking.stem}.png: no mask: {masks} has no picture {lacking.stem}.png" in said
+    with pytest.raises(NotThereError, match=r"conditioning.source.path: /output/masks is no folder here"):
+        plan(job, {"/output/photos": pictures})
 
 
 def test_who_waits_for_a_hub_is_told_so(tmp_path: Path, pictures: Path) -> None:

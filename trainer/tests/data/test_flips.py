@@ -9,7 +9,7 @@ from dealing import EFFECTIVE, MIRRORED, Making, Numbers, loader, numbers, prepa
 
 from oarlock_api.training import Training
 from oarlock_trainer.data.cache_keys import Encoders
-from oarlock_trainer.data.flips import entries_of, entry_keys, keeps_mirrored, picture_at
+from oarlock_trainer.data.entries import entries_of, entry_keys, keeps_mirrored, picture_at
 from oarlock_trainer.data.metadata.recipe import Recipe, table_fingerprint
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oarlock_trainer.data.flips import picture_at
+from oarlock_trainer.data.entries import picture_at
 from oarlock_trainer.data.metadata.table import Table, TableManifest, TablePart, write_part
 from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.preprocess.units import EMPTY, latent_work, share, text_work

@@ -11,7 +11,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.data.batch_fit import batch_of
 from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.embedding_index import EmbeddingIndex, resolve
-from oarlock_trainer.data.flips import entry_keys
+from oarlock_trainer.data.entries import entry_keys
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
 from oarlock_trainer.data.metadata.table import Table, TableManifest, TablePart, write_part
 from oarlock_trainer.data.prepared import Prepared
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from oarlock_trainer.data.batches import Encoding, Record, StepBatch
+    from oarlock_trainer.data.batches import StepBatch
     from oarlock_trainer.data.metadata.table import Picture
+    from oarlock_trainer.data.row_latents import Encoding, Record
 
 
 SIZES = ((64, 64), (96, 48))
@@ -39,6 +40,10 @@ EFFECTIVE = 8
 
 MIRRORED = 1000
 """What latents of a mirrored picture hold more than those of the picture."""
+
+
+MASK = 2000
+"""What the mask of a picture holds more than its latents."""
 
 
 Numbers = tuple[int, int, float]
@@ -56,22 +61,22 @@ class NeverEncoding:
 
 
 class Making:
-    """Makes the latents of rows that are not `broken`, as the cache would hold them."""
+    """Makes the latents and masks of rows that are not `broken`, as the cache would hold them."""
 
-    def __init__(self, broken: Sequence[int]) -> None:
-        self.broken = [f"{number}.png" for number in broken]
+    def __init__(self, broken: Sequence[int], *, masks: Sequence[int] = ()) -> None:
+        self.broken = [*(f"{number}.png" for number in broken), *(f"mask-{number}.png" for number in masks)]
         self.asked: list[str] = []
 
     def encode(self, pictures: Sequence[Picture]) -> Sequence[Record | None]:
-        self.asked += [picture.name for picture in pictures]
-        return [None if picture.name in self.broken else self._record(picture) for picture in pictures]
+        self.asked += [picture.file for picture in pictures]
+        return [None if picture.file in self.broken else self._record(picture) for picture in pictures]
 
     def close(self) -> None:
         """Nothing to publish."""
 
     def _record(self, picture: Picture) -> Record:
-        shape = (4, picture.target_height // 8, picture.target_width // 8)
-        number = int(picture.name.removesuffix(".png")) + MIRRORED * picture.mirrored
+        shape = (1 if picture.paired else 4, picture.target_height // 8, picture.target_width // 8)
+        number = int(picture.name.removesuffix(".png")) + MIRRORED * picture.mirrored + MASK * picture.paired
         return np.full(shape, number, dtype=np.uint16).reshape(-1), shape
 
 
@@ -86,11 +91,16 @@ def training(**fields: Any) -> Training:
 
 
 def prepared(
-    folder: Path, datasets: Sequence[str] = ("photos",), captions: int = 1, *, mirrored: bool = False
+    folder: Path,
+    datasets: Sequence[str] = ("photos",),
+    captions: int = 1,
+    *,
+    mirrored: bool = False,
+    masked: bool = False,
 ) -> Prepared:
     """Rows of both sizes, whose latents hold the row's number and whose texts hold the caption's.
 
-    With `mirrored` the latents of mirrored pictures are stored, too.
+    With `mirrored` the latents of mirrored pictures are stored, too; with `masked` masks, both ways.
     """
     store, latents, texts = LocalFiles(folder / "embeds", field="data"), Shard(), Shard()
     parts = []
@@ -108,6 +118,9 @@ def prepared(
             "image_key": [number.to_bytes(16, "little") for number in numbers],
             "text_keys": [[word.to_bytes(16, "big") for word in some] for some in words],
         }
+        if masked:
+            columns["pair"] = [f"mask-{number}.png" for number in numbers]
+            columns["pair_key"] = [(2**40 + number).to_bytes(16, "little") for number in numbers]
         write_part(folder, f"{place}.arrow", columns)
         parts.append(TablePart(file=f"{place}.arrow", dataset=place, rows=ROWS))
         for number, (width, height) in zip(numbers, sizes, strict=True):
@@ -118,10 +131,12 @@ def prepared(
     texts.append(text(2**31))
     manifest = TableManifest(fingerprint="f", job_uid="u", datasets=tuple(datasets), parts=tuple(parts))
     table = Table(folder, manifest)
-    keys = entry_keys(table, len(table) * (1 + mirrored))
-    for row, key in enumerate(keys[len(table) :]):
+    keys = entry_keys(table, len(table) * (4 if masked else 1 + mirrored))
+    for entry, key in enumerate(keys[len(table) :], start=len(table)):
+        quarter, row = divmod(entry, len(table))
         width, height = SIZES[row % 2]
-        values = np.full((4, height // 8, width // 8), row + MIRRORED, dtype=np.uint16)
+        number = row + MIRRORED * (quarter % 2) + MASK * (quarter // 2)
+        values = np.full((1 if quarter >= 2 else 4, height // 8, width // 8), number, dtype=np.uint16)
         latents.append(pack(key.tobytes(), values, values.shape, Compression.NONE))
     latents.publish(store)
     texts.publish(LocalFiles(folder / "texts", field="data"))

@@ -24,7 +24,7 @@ import_torch()
 import torch.distributed as dist  # noqa: E402
 
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
-from oarlock_trainer.data.flips import picture_at  # noqa: E402
+from oarlock_trainer.data.entries import picture_at  # noqa: E402
 from oarlock_trainer.data.prepared import Prepared  # noqa: E402
 from oarlock_trainer.engine import process_group  # noqa: E402
 from oarlock_trainer.preprocess.live import LiveEncoding  # noqa: E402
@@ -49,7 +49,7 @@ def facts_of(prepared: Prepared) -> dict[str, Any]:
 
 
 def encode_live(job: Job, ranks: process_group.RankGroup, prepared: Prepared, rows: list[int]) -> list[Any]:
-    """Shapes and sums of the latents of some rows, or entries as in data.flips, of one size, made twice."""
+    """Shapes and sums of the latents of some rows, or entries as in data.entries, of one size, made twice."""
     live = LiveEncoding(job, locations_of(job, os.environ), ranks)
     pictures = [picture_at(prepared.table, row) for row in rows]
     made = [[one and (one[1], int(one[0].sum())) for one in live.encode(pictures)] for _ in range(2)]

@@ -61,18 +61,17 @@ def _refuse_missing(given: TrainingJobSpec, training: Training) -> None:
 
     A plan can do without the model, which may be on its way to a place that this machine does not see.
     """
-    from oarlock_trainer.data.metadata.sources import check_folder, field_of  # noqa: PLC0415 - numpy and pyarrow
+    from oarlock_trainer.data.metadata.sources import check_folder, folders_of  # noqa: PLC0415 - numpy and pyarrow
 
-    named = {f"{field_of(one)}.path": one.source.path for one in training.data.datasets}
+    named = {field: path for one in training.data.datasets for field, path in folders_of(one).items()}
     if given.training and _is_stored_here(given.training.model.path, training.model.path, given.output.mount_path):
-        named["training.model.path"] = training.model.path
+        named["training.model.path"] = str(training.model.path)
     found = []
     for field, path in named.items():
-        if path is not None:
-            try:
-                check_folder(Path(path), field=field)
-            except ConfigurationError as error:
-                found.append(error)
+        try:
+            check_folder(Path(path), field=field)
+        except ConfigurationError as error:
+            found.append(error)
     if found:
         raise all_of(found)
 

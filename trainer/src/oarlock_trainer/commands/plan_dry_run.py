@@ -24,7 +24,7 @@ from oarlock_trainer.commands.local_manifest import job_file, moved
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.batch_fit import batch_of
 from oarlock_trainer.data.cache_keys import fingerprints
-from oarlock_trainer.data.flips import keeps_mirrored
+from oarlock_trainer.data.entries import keeps_mirrored, keeps_pairs
 from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_an_epoch, steps_of
 from oarlock_trainer.data.metadata.facts import counts_of, rejected_in
 from oarlock_trainer.data.metadata.scan import scan, table_folder
@@ -82,12 +82,14 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
         groups = group(table, training, tuple(Role))
         buckets, steps, epoch_steps = _cut(table, training, batch, groups)
         kept = [one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in training.data.datasets]
-        mirrored = keeps_mirrored(training).astype(int).tolist()
+        stored = [(place, size, len(rows)) for place, size, rows in groups if kept[place]]
+        ways, masked = (1 + keeps_mirrored(training)).tolist(), keeps_pairs(training).tolist()
         return DataPlan(
             batch=batch,
             buckets=buckets,
             pictures=int(table.kept.sum()),
-            stored=[(size, len(rows) * (1 + mirrored[place])) for place, size, rows in groups if kept[place]],
+            stored=[(size, count * ways[place]) for place, size, count in stored],
+            masks=[(size, count * ways[place]) for place, size, count in stored if masked[place]],
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
             epoch_steps=epoch_steps,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 
-from oarlock_api.dataset import EmbedMode, Role
-from oarlock_trainer.data.flips import flips, picture_at
+from oarlock_api.dataset import Role
+from oarlock_trainer.data.flips import flips
 from oarlock_trainer.data.grouping import group
+from oarlock_trainer.data.row_latents import RowLatents, bfloat16
 from oarlock_trainer.models.families import family_of, masks_text
 from oarlock_trainer.models.objective import schedule
 from oarlock_trainer.models.objective.loss import MicroBatch
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.data.embedding_index import EmbeddingIndex
     from oarlock_trainer.data.grouping import Bucket
-    from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.data.prepared import Prepared
+    from oarlock_trainer.data.row_latents import Encoding, Shown
     from oarlock_trainer.data.timeline import Timeline
     from oarlock_trainer.runtime.job import RankInfo
 
@@ -41,21 +42,6 @@ _THREADS = 8
 
 _LEAST_TEXT = 2
 """Tokens of a masked text, with its padding: for a size of one, as of a caption left out, torch compiles a graph apart."""
-
-Record = tuple[np.ndarray, tuple[int, int, int]]
-"""The bits of bfloat16 values as flat uint16, and what their shape means to the user."""
-
-
-class Encoding(Protocol):
-    """Makes the latents of pictures that have none in the cache."""
-
-    def encode(self, pictures: Sequence[Picture]) -> Sequence[Record | None]:
-        """Latents of pictures of one size, in their order; None of one that cannot be used, which is told and counted."""
-        ...
-
-    def close(self) -> None:
-        """Publish what is to be kept."""
-        ...
 
 
 class TextEncoding(Protocol):
@@ -84,7 +70,7 @@ class StepBatch:
 
 
 class Loader:
-    """Reads and draws a rank's part of each optimizer step. `moved`: when something was last read, on the monotonic clock."""
+    """Reads and draws a rank's part of each optimizer step."""
 
     def __init__(
         self,
@@ -112,15 +98,19 @@ class Loader:
         self._encoding = encoding
         self._pin = pin
         self._text_encoding = text
-        self._modes = [dataset.image_embeds.mode for dataset in training.data.datasets]
         # Most tables have one caption a picture: the caption's number is then the row's.
         many = prepared.empty_text > len(prepared.table)
         self._ends = np.cumsum(prepared.table.caption_counts()).astype(np.uint32) if many else None
-        self._unusable: set[int] = set()
-        self.moved = 0.0
+        self._moved = 0.0
         workers = training.data.tuning.workers
         threads = max(workers // rank_info.local_world_size, 1) if workers else _THREADS
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="samples")
+        self._latents = RowLatents(prepared, training, encoding, self._pool)
+
+    @property
+    def moved(self) -> float:
+        """When something was last read, on the monotonic clock."""
+        return max(self._moved, self._latents.moved)
 
     def close(self) -> None:
         """Stop reading."""
@@ -137,8 +127,8 @@ class Loader:
             rows = bucket.rows[drawn.pictures[first : first + size]]
             indices = range(index := step * len(drawn.pictures) + first, index + size)
             mirrored = self._mirrored(bucket.dataset, indices)
-            rows, latents = self._filled(bucket, rows, mirrored)
-            micro_batches.append(self._micro_batch(rows, latents, indices, Purpose.SAMPLE))
+            rows, shown = self._filled(bucket, rows, mirrored)
+            micro_batches.append(self._micro_batch(rows, shown, indices, Purpose.SAMPLE))
         one, idle = micro_batches[0], self._dealing.passes - len(micro_batches)
         weights = [self._dealing.weight] * len(micro_batches) + [0.0] * idle
         tokens = one.latents.shape[-1] * one.latents.shape[-2] // self._family.grid.patch**2 + one.text.shape[1]
@@ -161,8 +151,8 @@ class Loader:
             for start in range(0, len(mine), size):
                 some = mine[start : start + size]
                 as_it_is = np.zeros(len(some), dtype=bool)
-                found = zip(some.tolist(), self._latents(dataset, some, as_it_is), strict=True)
-                usable = [(row, latents) for row, latents in found if latents is not None]
+                found = zip(some.tolist(), self._latents.of(dataset, some, as_it_is), strict=True)
+                usable = [(row, shown) for row, shown in found if shown is not None]
                 if usable:
                     judged, made = zip(*usable, strict=True)
                     yield dataset, self._micro_batch(np.array(judged), made, judged, Purpose.EVALUATION)
@@ -173,21 +163,21 @@ class Loader:
             return np.zeros(len(indices), dtype=bool)
         return flips(self._training.seed, indices)
 
-    def _filled(self, bucket: Bucket, rows: np.ndarray, mirrored: np.ndarray) -> tuple[np.ndarray, list[torch.Tensor]]:
-        """Rows and latents of a micro-batch. In the place of a picture that cannot be used stands the next of its bucket.
+    def _filled(self, bucket: Bucket, rows: np.ndarray, mirrored: np.ndarray) -> tuple[np.ndarray, list[Shown]]:
+        """Rows and pictures of a micro-batch. In the place of one that cannot be used stands the next of its bucket.
 
         So whoever computes the sample takes the same one, and no rank has to ask another.
         """
-        rows, latents = rows.copy(), self._latents(bucket.dataset, rows, mirrored)
+        rows, shown = rows.copy(), self._latents.of(bucket.dataset, rows, mirrored)
         for _ in bucket.rows:
-            empty = [place for place, found in enumerate(latents) if found is None]
+            empty = [place for place, found in enumerate(shown) if found is None]
             if not empty:
                 break
             rows[empty] = bucket.rows[(np.searchsorted(bucket.rows, rows[empty]) + 1) % len(bucket.rows)]
-            for place, found in zip(empty, self._latents(bucket.dataset, rows[empty], mirrored[empty]), strict=True):
-                latents[place] = found
-        filled = [found for found in latents if found is not None]
-        if len(filled) < len(latents):
+            for place, found in zip(empty, self._latents.of(bucket.dataset, rows[empty], mirrored[empty]), strict=True):
+                shown[place] = found
+        filled = [found for found in shown if found is not None]
+        if len(filled) < len(shown):
             raise ConfigurationError(
                 f'dataset "{self._training.data.datasets[bucket.dataset].name}": of the {len(bucket.rows)} pictures that are '
                 f"trained at {bucket.size.width} x {bucket.size.height} none can be used: mend or remove them (they are "
@@ -196,10 +186,10 @@ class Loader:
         return rows, filled
 
     def _micro_batch(
-        self, rows: np.ndarray, latents: Sequence[torch.Tensor], indices: Sequence[int], purpose: Purpose
+        self, rows: np.ndarray, shown: Sequence[Shown], indices: Sequence[int], purpose: Purpose
     ) -> MicroBatch:
         objective = self._training.objective
-        shape = tuple(latents[0].shape)
+        shape = tuple(shown[0].latents.shape)
         draws = list(self._pool.map(lambda index: sample_draws(self._training.seed, index, shape, purpose), indices))
         dropout = objective.caption_dropout if purpose is Purpose.SAMPLE else 0.0
         captions = [self._caption(int(row), draw, dropout) for row, draw in zip(rows, draws, strict=True)]
@@ -210,7 +200,7 @@ class Loader:
         if masked and text.shape[1] < _LEAST_TEXT:
             text = torch.nn.functional.pad(text, (0, 0, 0, _LEAST_TEXT - text.shape[1]))
         batch = MicroBatch(
-            latents=torch.stack(list(latents)),
+            latents=torch.stack([one.latents for one in shown]),
             noise=torch.from_numpy(np.stack([draw.noise for draw in draws])),
             text=text,
             pooled=torch.stack([pooled for pooled, _ in texts]),
@@ -220,27 +210,9 @@ class Loader:
             ),
             guidance=_floats(schedule.guidance(objective, draw) for draw in draws),
             text_mask=_mask([len(sequence) for _, sequence in texts], text.shape[1]) if masked else None,
+            loss_mask=_stacked([one.mask for one in shown]),
         )
         return batch.pinned() if self._pin else batch
-
-    def _latents(self, dataset: int, rows: np.ndarray, mirrored: np.ndarray) -> list[torch.Tensor | None]:
-        """Latents of rows: from the cache, or encoded now where the dataset's are not encoded beforehand.
-
-        None of a picture that cannot be used; it is tried once.
-        """
-        places, table = self._prepared.latents, self._prepared.table
-        live = self._modes[dataset] is EmbedMode.ON_THE_FLY
-        entries = (rows + mirrored * np.int64(len(table))).tolist()
-        made: dict[int, Record | None] = {entry: None for entry in entries if entry in self._unusable}
-        absent = [one for one in dict.fromkeys(entries) if one not in made and (live or not places.has(one))]
-        if absent:
-            pictures = [picture_at(table, entry) for entry in absent]
-            encoded = dict(zip(absent, self._encoding.encode(pictures), strict=True))
-            self._unusable.update(entry for entry, record in encoded.items() if record is None)
-            made |= encoded
-            self.moved = time.monotonic()
-        read = self._pool.map(lambda entry: made[entry] if entry in made else places.read(entry), entries)
-        return [None if record is None else _bfloat16(record[0]).reshape(record[1]) for record in read]
 
     def _texts(self, rows: np.ndarray, captions: Sequence[int]) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
         """(pooled vector, sequence) of the caption of each row, by its place: from the cache, or encoded now."""
@@ -250,13 +222,13 @@ class Loader:
         if self._text_encoding is None:
             raise RuntimeError("captions have no embeddings, and nobody to encode them")
         encoded = self._text_encoding.encode(list(map(self._words, rows.tolist(), captions)))
-        self.moved = time.monotonic()
+        self._moved = time.monotonic()
         return encoded
 
     def _text(self, places: EmbeddingIndex, caption: int) -> tuple[torch.Tensor, torch.Tensor]:
         values, (tokens, width, pooled_width) = places.read(caption)
-        self.moved = time.monotonic()
-        record = _bfloat16(values)
+        self._moved = time.monotonic()
+        record = bfloat16(values)
         return record[:pooled_width], record[pooled_width:].reshape(tokens, width)
 
     def _words(self, row: int, caption: int) -> str:
@@ -279,12 +251,14 @@ class Loader:
         return first + int(draws.caption * (end - first))
 
 
-def _bfloat16(values: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(values.astype(np.int16, copy=True)).view(torch.bfloat16)
-
-
 def _floats(values: object) -> torch.Tensor:
     return torch.tensor(list(values), dtype=torch.float32)  # type: ignore[call-overload]
+
+
+def _stacked(masks: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """One tensor of all; None where the data set has no masks."""
+    found = [mask for mask in masks if mask is not None]
+    return torch.stack(found) if found else None
 
 
 def _mask(lengths: Sequence[int], longest: int) -> torch.Tensor:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Prepared:
     """Everything that training reads: the table in buckets, where its embeddings are, and what all was made from.
 
-    `latents` has the entries of data.flips, those of the table's rows first. `texts` has one for each caption in the order
+    `latents` has the entries of data.entries, those of the table's rows first. `texts` has one for each caption in the order
     of Table.text_keys, and last the empty caption's, whose number is `empty_text`; it is None where captions are encoded
     while training.
     """

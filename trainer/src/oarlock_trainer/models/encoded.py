@@ -30,6 +30,11 @@ class Encoded:
         found: _Side = self.channels * (width // self.factor) * (height // self.factor) * _BFLOAT16
         return found
 
+    def mask(self, width: _Side, height: _Side) -> _Side:
+        """Bytes of a picture's mask, or of many: one channel."""
+        found: _Side = self.latents(width, height) // self.channels
+        return found
+
     @property
     def sequence(self) -> int:
         """Bytes of a caption's sequence, padding included."""

@@ -25,10 +25,11 @@ class PictureEncoder:
     """The VAE."""
 
     def __init__(self, model: Path, family: Family, device: torch.device, *, code: FamilyCode) -> None:
-        """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
+        """bfloat16 on a GPU; float32 on the CPU, where bfloat16 is slow. `pixels`: edge of a latent's picture."""
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         self._vae = load_frozen(imported(family.autoencoder), model / VAE, device, dtype=dtype, low_cpu_mem_usage=False)
         self._device, self._dtype, self._latents = device, dtype, code.latents
+        self.pixels = family.grid.pixels
 
     @torch.no_grad()
     def encode(self, pictures: np.ndarray, seeds: Sequence[int]) -> Tensor:

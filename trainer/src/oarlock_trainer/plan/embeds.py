@@ -15,3 +15,8 @@ def total(pictures: Iterable[tuple[Size, int]], captions: int, encoded: Encoded)
     """(latents, text) in bytes, of pictures by size and distinct captions."""
     latents = sum(encoded.latents(size.width, size.height) * count for size, count in pictures)
     return latents, captions * encoded.caption
+
+
+def of_masks(pictures: Iterable[tuple[Size, int]], encoded: Encoded) -> int:
+    """Of their masks, in bytes."""
+    return sum(encoded.mask(size.width, size.height) * count for size, count in pictures)

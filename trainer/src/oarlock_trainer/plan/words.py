@@ -39,7 +39,8 @@ class PlannedBucket:
 class DataPlan:
     """`steps` of the whole run, 0 where nothing is trained; `epoch_steps` of an epoch, None where it has no length.
 
-    `pictures` of all datasets are in the table, trained on or not; `stored` are those by size whose latents are kept.
+    `pictures` of all datasets are in the table, trained on or not; `stored` are those by size whose latents are kept, `masks`
+    those whose masks are.
     """
 
     batch: Batch
@@ -52,6 +53,7 @@ class DataPlan:
     family: Family
     encoded: Encoded
     text_mode: TextEmbedsMode = TextEmbedsMode.CACHE
+    masks: Sequence[tuple[Size, int]] = ()
     notes: Sequence[str] = ()
 
 
@@ -73,6 +75,9 @@ def describe(plan: DataPlan) -> str:
     ]
     kept = plan.captions if plan.text_mode is TextEmbedsMode.CACHE else 0
     latents, text = embeds.total(plan.stored, kept, plan.encoded)
+    stored = f"latents {bytes_of(latents)}"
+    if plan.masks:
+        stored += f", masks {bytes_of(embeds.of_masks(plan.masks, plan.encoded))}"
     epochs = (
         f"{plan.epoch_steps} steps an epoch, {plan.steps / plan.epoch_steps:.1f} epochs" if plan.epoch_steps else ""
     )
@@ -84,7 +89,7 @@ def describe(plan: DataPlan) -> str:
         if plan.steps
         else "steps         none: task: Preprocess",
         f"pictures      {plan.pictures}, captions {plan.captions}",
-        f"embeddings    latents {bytes_of(latents)}, text {bytes_of(text)} with padding (estimated: plan encodes nothing)",
+        f"embeddings    {stored}, text {bytes_of(text)} with padding (estimated: plan encodes nothing)",
         *([f"text          {_text(plan)}"] if plan.steps else []),
         *(f"note          {note}" for note in plan.notes),
     ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from oarlock_api.contract.layout import DATA_MANIFEST
 from oarlock_api.dataset import EmbedMode
-from oarlock_trainer.data.flips import entries_of
+from oarlock_trainer.data.entries import PAIR, entries_of, keeps_pairs
 from oarlock_trainer.runtime.atomic_write import write_json
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def write(
     counts = table.caption_counts()
     stored = np.array([one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in job.training.data.datasets])
     captions = np.append(np.repeat(table.kept, counts), True)
+    entries = entries_of(table.kept & stored[datasets], table, job.training)
+    pictures = np.arange(len(entries)) < PAIR * len(table)
+    masks = {"masks": _extent(latents, entries & ~pictures)} if keeps_pairs(job.training).any() else {}
     body = {
         "version": 1,
         "answers": answers,
@@ -59,7 +62,8 @@ def write(
             }
             for number, dataset in enumerate(job.training.data.datasets)
         ],
-        "latents": _extent(latents, entries_of(table.kept & stored[datasets], table, job.training)),
+        "latents": _extent(latents, entries & pictures),
+        **masks,
         "textEmbeds": _extent(texts, captions) | {"where": stores.texts.where if stores.texts else None},
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,9 @@
-"""Pictures -> latents, in batches of one size: read, decode and encode at the same time."""
+"""Pictures -> latents, and their masks, in batches of one size: read, decode and encode at the same time."""
 
 from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from PIL import Image, ImageOps
 
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.shards import Shard
+from oarlock_trainer.preprocess.masks import OtherShapeError, average, decode_mask
 from oarlock_trainer.runtime.errors import StorageError, failed_reading
 from oarlock_trainer.runtime.stages import PipelineStage, Stages, ahead, wait_for
 
@@ -35,7 +35,7 @@ _READS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One picture to encode: its row, where it lies, how it is cut, its unit, and where its latents go."""
+    """One picture, or its pair, to encode: its row, where it lies, how it is cut, its unit, and where what is made goes."""
 
     row: int
     picture: Picture
@@ -74,6 +74,13 @@ def decode(content: bytes, cut: Cut, size: Size | None = None, *, mirrored: bool
     return np.asarray(ImageOps.mirror(picture) if mirrored else picture)
 
 
+def decoded(content: bytes, picture: Picture, cut: Cut) -> np.ndarray:
+    """Pixels of a picture, or of its mask, as they are trained. Raises what `decode` and `decode_mask` do."""
+    if picture.paired:
+        return decode_mask(content, cut, picture.size, mirrored=picture.mirrored)
+    return decode(content, cut, picture.size, mirrored=picture.mirrored)
+
+
 def encode_pictures(
     tasks: Iterable[Task],
     encoder: PictureEncoder,
@@ -98,9 +105,8 @@ def encode_pictures(
     rejected: list[tuple[int, Rejected]] = []
 
     def start(task: Task) -> Future[np.ndarray]:
-        content = reading.submit(task.source.read, task.picture.name)
-        work = partial(decode, mirrored=task.picture.mirrored)
-        return decoding.submit(work, task.cut, task.picture.size, after=[content])
+        content = reading.submit(task.source.read, task.picture.file)
+        return decoding.submit(decoded, task.picture, task.cut, after=[content])
 
     stages = (reading, decoding, encoding, *out.stages)
     with progress.over(stages), Stages(stages, making=3):
@@ -125,7 +131,9 @@ def encode_pictures(
 
 
 def encode(pictures: Sequence[Picture], pixels: Sequence[np.ndarray], encoder: PictureEncoder) -> torch.Tensor:
-    """Latents of pictures of one size: (B, C, H/8, W/8) bfloat16. The seed of each is that of its key."""
+    """Latents of pictures of one size: (B, C, h, w) bfloat16. The seed of each is that of its key. Of masks (B, 1, h, w)."""
+    if pictures[0].paired:
+        return average(np.stack(pixels), encoder.pixels)
     seeds = [int.from_bytes(picture.image_key[:7], "little") for picture in pictures]
     return encoder.encode(np.stack(pixels), seeds)
 
@@ -147,7 +155,15 @@ def unusable(picture: Picture, source: Files, error: Exception) -> Rejected:
     Raises StorageError where it is the storage that fails, and not the picture.
     """
     if failed_reading(error):
-        raise StorageError(f"reading {picture.name} in {source.where}: {error}") from error
+        raise StorageError(f"reading {picture.file} in {source.where}: {error}") from error
+    if isinstance(error, OtherShapeError):
+        return Rejected(
+            picture.dataset, picture.name, "with a mask of another shape", f"its mask {picture.file} is {error}"
+        )
+    if picture.paired:
+        return Rejected(
+            picture.dataset, picture.name, "with an unreadable mask", f"its mask {picture.file} is unreadable: {error}"
+        )
     if isinstance(error, OtherSizeError):
         return Rejected(picture.dataset, picture.name, "of another size", str(error))
     return Rejected(picture.dataset, picture.name, "unreadable", f"unreadable: {error}")

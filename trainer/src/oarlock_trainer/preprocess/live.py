@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.dataset import EmbedMode
 from oarlock_trainer.data.metadata.facts import counts_of, total
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
-from oarlock_trainer.data.metadata.sources import source_of
+from oarlock_trainer.data.metadata.sources import Sources
 from oarlock_trainer.data.metadata.table import open_table
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.quarantine_shared import SharedQuarantine
@@ -23,7 +23,7 @@ from oarlock_trainer.models.encoders import PictureEncoder
 from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.plan.encoding import vae_batch
-from oarlock_trainer.preprocess.latents import bits, decode, encode, is_finite, not_encodable, unusable
+from oarlock_trainer.preprocess.latents import bits, decoded, encode, is_finite, not_encodable, unusable
 from oarlock_trainer.preprocess.on_demand import OnDemandCache
 from oarlock_trainer.preprocess.shares import threads_of
 from oarlock_trainer.preprocess.stores import latents_at
@@ -50,7 +50,7 @@ class LiveEncoding:
         self._device = ranks.device
         live = [one for one in job.training.data.datasets if one.image_embeds.mode is not EmbedMode.CACHE]
         self._datasets = {dataset.name: dataset for dataset in live}
-        self._sources = {dataset.name: source_of(dataset, locations) for dataset in live}
+        self._sources = Sources(live, locations)
         kept = [one for one in live if one.image_embeds.mode is EmbedMode.ON_DEMAND]
         self._stores = {dataset.name: latents_at(job, locations, dataset) for dataset in kept}
         self._kept: dict[str, OnDemandCache] = {}
@@ -61,7 +61,7 @@ class LiveEncoding:
         self._pool = ThreadPoolExecutor(threads_of(job), thread_name_prefix="decode")
 
     def encode(self, pictures: Sequence[Picture]) -> list[Latents | None]:
-        """Latents of pictures of one size, in their order; None of a picture that cannot be used.
+        """Latents of pictures of one size, or all of them their pairs, in their order; None of one that cannot be used.
 
         Raises ConfigurationError where these are more than may be.
         """
@@ -112,10 +112,10 @@ class LiveEncoding:
             return list(encode([one for one, _ in pictures], [pixels for _, pixels in pictures], self._encoder))
 
     def _pixels(self, picture: Picture) -> np.ndarray | Rejected:
-        dataset, source = self._datasets[picture.dataset], self._sources[picture.dataset]
+        dataset, source = self._datasets[picture.dataset], self._sources.of(picture)
         cut = picture_cut(self._job.training, dataset, picture.name, picture.size)
         try:
-            return decode(source.read(picture.name), cut, picture.size, mirrored=picture.mirrored)
+            return decoded(source.read(picture.file), picture, cut)
         except UNREADABLE as error:
             return unusable(picture, source, error)
 

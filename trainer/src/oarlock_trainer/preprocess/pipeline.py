@@ -22,7 +22,7 @@ from oarlock_api.training import Task
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.embedding_index import EmbeddingIndex, forget
-from oarlock_trainer.data.flips import entry_keys
+from oarlock_trainer.data.entries import entry_keys
 from oarlock_trainer.data.matching import SortedKeys
 from oarlock_trainer.data.metadata.facts import counts_of, rejected_in, total
 from oarlock_trainer.data.metadata.recipe import table_fingerprint

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_trainer.data.flips import picture_at
+from oarlock_trainer.data.entries import picture_at
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
-from oarlock_trainer.data.metadata.sources import source_of
+from oarlock_trainer.data.metadata.sources import Sources
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.models.encoders import PictureEncoder
 from oarlock_trainer.models.families import family_of, flavor_of, masks_text
@@ -107,7 +107,7 @@ def encode_own_pictures(
     bound: Callable[[Sequence[tuple[int, Rejected]]], None],
     go_on: Callable[[], None],
 ) -> list[tuple[int, Rejected]]:
-    """Encode and publish this rank's share of the pictures; returns rows whose pictures cannot be used.
+    """Encode and publish this rank's share of pictures and masks; returns rows whose pictures cannot be used.
 
     `bound` raises where they are too many.
     """
@@ -133,14 +133,14 @@ def encode_own_pictures(
 def _tasks(
     job: Job, locations: Locations, table: Table, units: Sequence[np.ndarray], stores: EmbeddingStores
 ) -> Iterator[Task]:
-    datasets = {dataset.name: (dataset, source_of(dataset, locations)) for dataset in job.training.data.datasets}
+    datasets = {dataset.name: dataset for dataset in job.training.data.datasets}
+    sources = Sources(datasets.values(), locations)
     for unit in units:
         for entry, _, number in unit.tolist():
             picture = picture_at(table, entry)
-            dataset, source = datasets[picture.dataset]
-            cut = picture_cut(job.training, dataset, picture.name, picture.size)
-            store = stores.of_dataset[dataset.name]
-            yield Task(row=entry % len(table), picture=picture, source=source, cut=cut, unit=number, store=store)
+            cut = picture_cut(job.training, datasets[picture.dataset], picture.name, picture.size)
+            store, row = stores.of_dataset[picture.dataset], entry % len(table)
+            yield Task(row=row, picture=picture, source=sources.of(picture), cut=cut, unit=number, store=store)
 
 
 def _own(ranks: RankGroup, work: np.ndarray) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ from oarlock_api.data import TextEmbedsMode
 from oarlock_api.dataset import EmbedMode
 from oarlock_api.quantity import whole_bytes
 from oarlock_trainer.data.embedding_index import EmbeddingIndex, resolve
-from oarlock_trainer.data.flips import entries_of, entry_keys, keeps_mirrored
+from oarlock_trainer.data.entries import PAIR, entries_of, entry_keys, quarters
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.scan import table_folder
 from oarlock_trainer.models.families import masks_text
@@ -53,7 +53,7 @@ class EmbeddingStores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEmbeddings:
-    """Where rank 0 has resolved the rows to, and how many that are needed have no embedding."""
+    """Where rank 0 has resolved the rows to, and how many that are needed have no embedding; masks count as latents."""
 
     latents: Path
     texts: Path | None
@@ -128,7 +128,7 @@ def empty_text_key(job: Job, encoders: Encoders) -> bytes:
 
 
 def beforehand(job: Job, table: Table) -> np.ndarray:
-    """(entries,) bool, as in data.flips: which latents are made before training."""
+    """(entries,) bool, as in data.entries: which latents are made before training."""
     cached = np.array([dataset.image_embeds.mode is EmbedMode.CACHE for dataset in job.training.data.datasets])
     return entries_of(table.kept & cached[table.datasets()], table, job.training)
 
@@ -141,8 +141,9 @@ def find(job: Job, table: Table, stores: EmbeddingStores, empty_key: bytes) -> F
     def text_keys() -> np.ndarray:
         return np.concatenate([table.text_keys(), np.frombuffer(empty_key, dtype="<u8").reshape(1, 2)])
 
-    entries = len(table) * (2 if keeps_mirrored(job.training).any() else 1)
-    asked = ",".join([*parts, *(["mirrored"] if entries > len(table) else [])])
+    kept = quarters(job.training)
+    entries = len(table) * kept
+    asked = ",".join([*parts, *(["mirrored"] if kept > 1 else []), *(["pairs"] if kept > PAIR else [])])
     latents = resolve(folder, "latents", asked=asked, keys=lambda: entry_keys(table, entries), stores=stores.latents)
     texts = None
     if stores.texts:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodingWork:
-    """Latents and text embeddings that were `made` by all ranks together, pictures left out of `found`, and seconds."""
+    """Latents, masks and texts that were `made` by all ranks together, pictures left out of `found`, and seconds."""
 
     made: int
     quarantined: int
@@ -24,14 +24,15 @@ class EncodingWork:
 
 def summary(report: Mapping[str, Any], work: EncodingWork) -> str:
     """`report` is that of data_report."""
-    latents, texts = report["latents"], report["textEmbeds"]
+    latents, texts, masks = report["latents"], report["textEmbeds"], report.get("masks")
     places = ", ".join(sorted({one["where"] for one in report["datasets"] if one["where"]}))
     said = (
         f"{_extent(texts, 'text embeddings')} in {texts['where']}" if texts["where"] else "captions encoded in training"
     )
-    there = latents["records"] + texts["records"] - work.made
+    there = sum(one["records"] for one in (latents, texts, masks) if one) - work.made
+    drawn = " and ".join([_extent(latents, "latents"), *([_extent(masks, "masks")] if masks else [])])
     return (
-        f"preprocessed: {_extent(latents, 'latents')}{f' in {places}' if places else ''}, "
+        f"preprocessed: {drawn}{f' in {places}' if places else ''}, "
         f"{said}; {work.made:,} of them made now, {max(there, 0):,} were "
         f"there; {work.quarantined:,} of {work.found:,} pictures quarantined; {timedelta(seconds=round(work.seconds))}"
     )

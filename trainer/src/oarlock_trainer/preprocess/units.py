@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_trainer.data.flips import entry_keys
+from oarlock_trainer.data.entries import PAIR, entry_keys
 from oarlock_trainer.data.matching import firsts
 from oarlock_trainer.data.shards import SHARD_BYTES
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WORK = np.dtype([("row", "<i8"), ("caption", "<u4"), ("unit", "<u4")])
 """One embedding to make: a row of the table (EMPTY = the empty caption), the number of the caption in it, its unit.
 
-Of latents the row is an entry as in data.flips.
+Of latents the row is an entry as in data.entries.
 """
 
 EMPTY = -1
@@ -39,17 +39,18 @@ _LONG_CAPTION = 4
 
 
 def latent_work(table: Table, encoded: Encoded, *, missing: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """WORK for `missing` latents among all that are `wanted` beforehand, both (entries,) bool as in data.flips.
+    """WORK for `missing` latents among all that are `wanted` beforehand, both (entries,) bool as in data.entries.
 
-    Units are numbered from the largest to the smallest. What is mirrored has units of its own.
+    Units are numbered from the largest to the smallest. What is mirrored has units of its own, and so have masks.
     """
     entries = np.flatnonzero(wanted)
-    mirrored, rows = np.divmod(entries, max(len(table), 1))
+    quarter, rows = np.divmod(entries, max(len(table), 1))
     width, height = (table.numbers(f"target_{side}")[rows].astype(np.uint64) for side in ("width", "height"))
-    datasets = table.datasets()[rows].astype(np.uint64) | mirrored.astype(np.uint64) << np.uint64(15)
+    datasets = table.datasets()[rows].astype(np.uint64) | quarter.astype(np.uint64) << np.uint64(14)
     buckets = datasets << np.uint64(48) | width << np.uint64(24) | height
     _, one_of, bucket, counts = np.unique(buckets, return_index=True, return_inverse=True, return_counts=True)
-    each = encoded.latents(width[one_of], height[one_of]).astype(np.int64)
+    sides = width[one_of], height[one_of]
+    each = np.where(quarter[one_of] < PAIR, encoded.latents(*sides), encoded.mask(*sides)).astype(np.int64)
     length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)
     units = -(-counts // length)
     order = np.argsort(bucket, kind="stable")

@@ -35,6 +35,36 @@ def test_every_loss_is_zero_only_for_a_perfect_prediction(measure: Loss) -> None
     assert float(loss.error(target + 1.0, target, measure).min()) > 0.05
 
 
+@pytest.mark.parametrize("measure", list(Loss))
+def test_a_mask_of_ones_changes_no_bit_of_loss_and_gradient(measure: Loss) -> None:
+    target, ones = torch.randn(3, 16, 8, 6), torch.ones(3, 1, 8, 6, dtype=torch.bfloat16)
+    prediction = torch.randn(3, 16, 8, 6, requires_grad=True)
+    plain, masked = loss.error(prediction, target, measure), loss.error(prediction, target, measure, ones)
+    assert torch.equal(plain, masked)
+    own, other = (torch.autograd.grad(one.mean(), prediction)[0] for one in (plain, masked))
+    assert torch.equal(own, other)
+
+
+def test_a_pixel_that_counts_weighs_the_same_however_much_of_the_others_counts() -> None:
+    target, mask = torch.zeros(3, 4, 8, 8), torch.zeros(3, 1, 8, 8)
+    mask[0, 0, 2, 3] = 1.0
+    mask[1, 0, :4] = mask[1, 0, 2, 3] = 1.0
+    prediction = torch.randn(1, 4, 8, 8).expand(3, -1, -1, -1).clone().requires_grad_()
+    losses = loss.error(prediction, target, Loss.MSE, mask)
+    # The mean over all elements, as SimpleTuner has it: a black mask teaches nothing, and is no division by zero.
+    assert float(losses[0].detach()) == pytest.approx(float(prediction[0, :, 2, 3].detach().square().sum()) / (4 * 64))
+    assert float(losses[2].detach()) == 0.0
+    (gradient,) = torch.autograd.grad(losses.sum(), prediction)
+    assert torch.equal(gradient[0, :, 2, 3], gradient[1, :, 2, 3])
+    assert torch.equal(gradient != 0, (mask != 0).expand_as(gradient))
+
+
+def test_grey_counts_by_its_share() -> None:
+    target, prediction = torch.zeros(1, 4, 2, 2), torch.ones(1, 4, 2, 2)
+    grey = torch.full((1, 1, 2, 2), 0.25, dtype=torch.bfloat16)
+    assert loss.error(prediction, target, Loss.MSE, grey).tolist() == [0.25]
+
+
 def test_the_noise_level_is_a_shifted_sigmoid() -> None:
     objective = Objective(timestep_shift=3.0)
     assert schedule.noise_level(objective, draws(normal=0.0), **AT_16_TOKENS) == pytest.approx(0.75)

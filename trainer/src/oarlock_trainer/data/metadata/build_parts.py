@@ -17,7 +17,7 @@ import pyarrow as pa
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.facts import Facts, facts_of, total
 from oarlock_trainer.data.metadata.rows import make_rows
-from oarlock_trainer.data.metadata.table import SCHEMA, open_part, part_notes, write_part
+from oarlock_trainer.data.metadata.table import open_part, part_notes, write_part
 from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
@@ -127,5 +127,5 @@ def limited(folder: Path, made: BuiltPart, lots: np.ndarray, highest: int) -> Bu
     facts = facts_of(folder, made.file)
     facts = replace(facts, left_out=total([facts.left_out, {"maxSamples": left}]))
     with storage("writing the metadata table"):
-        write_part(folder, file, {name: rows[name] for name in SCHEMA.names}, notes=facts.to_json())
+        write_part(folder, file, {name: rows[name] for name in rows.schema.names}, notes=facts.to_json())
     return replace(made, file=file, rows=len(rows))

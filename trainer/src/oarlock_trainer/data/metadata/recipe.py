@@ -10,7 +10,7 @@ import numpy as np
 from oarlock_api.dataset import CropAspect, CropStyle, ResolutionType
 from oarlock_trainer.data import buckets
 from oarlock_trainer.data.metadata import keys
-from oarlock_trainer.models.families import masks_text
+from oarlock_trainer.models.families import family_of, masks_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,21 +46,28 @@ def _settings(training: Training, dataset: Dataset, encoders: Encoders) -> list[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The settings of one data set. `source` is the place that its names are relative to (Files.where)."""
+    """The settings of one data set. `source` is the place that names are relative to (Files.where), `pairs` that of pairs."""
 
     training: Training
     dataset: Dataset
     source: str
     encoders: Encoders
+    pairs: str = ""
 
     @property
     def kind(self) -> ResolutionType:
         """What the data set's resolution measures."""
         return self.dataset.resolution_type or self.training.resolution_type
 
+    @property
+    def pair_encoder(self) -> str:
+        """What makes the cached pairs: of masks averages over a latent's pixels, whichever VAE there is."""
+        return f"mask of {family_of(self.training.model).grid.pixels} pixels"
+
     def fingerprint(self) -> str:
         """Tells these settings from others."""
-        return keys.digest(self.source, *_settings(self.training, self.dataset, self.encoders))
+        pairs = [self.pairs] if self.pairs else []
+        return keys.digest(self.source, *pairs, *_settings(self.training, self.dataset, self.encoders))
 
 
 def cuts(training: Training, dataset: Dataset, names: pa.Array, size: tuple[np.ndarray, np.ndarray]) -> buckets.Cuts:

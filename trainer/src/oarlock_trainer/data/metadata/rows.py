@@ -28,7 +28,8 @@ _LARGEST = 1 << 24
 class PictureRows:
     """Pictures of one piece of a data set, in its order, and those of it that could not be read.
 
-    names, versions (n,) strings; width, height (n,) int64, 0 where no size is known; captions (n,) lists of strings.
+    names, versions (n,) strings; width, height (n,) int64, 0 where no size is known; captions (n,) lists of strings; names
+    and versions of their pairs, both (n,) strings, where the data set has such.
     """
 
     names: pa.Array
@@ -36,6 +37,7 @@ class PictureRows:
     width: np.ndarray
     height: np.ndarray
     captions: pa.Array
+    pairs: tuple[pa.Array, pa.Array] | None = None
     bad: tuple[Bad, ...] = ()
 
     def taken(self, kept: np.ndarray) -> PictureRows:
@@ -49,6 +51,7 @@ class PictureRows:
             width=self.width[kept],
             height=self.height[kept],
             captions=self.captions.filter(mask),
+            pairs=self.pairs and (self.pairs[0].filter(mask), self.pairs[1].filter(mask)),
         )
 
 
@@ -94,7 +97,12 @@ def _columns(fine: PictureRows, cut: buckets.Cuts, recipe: Recipe) -> dict[str, 
     masked, encoders = masks_text(recipe.training), recipe.encoders
     texts = keys.text_keys(fine.captions.flatten(), encoder=encoders.text, unpadded=masked)
     offsets = fine.captions.offsets.to_numpy()
-    return {
+    pairs = {}
+    if fine.pairs:
+        names, versions = fine.pairs
+        made = keys.image_keys(names, versions, cut, source=recipe.pairs, encoder=recipe.pair_encoder)
+        pairs = {"pair": names, "pair_key": made}
+    return pairs | {
         "name": fine.names,
         "width": fine.width.astype(np.uint32),
         "height": fine.height.astype(np.uint32),

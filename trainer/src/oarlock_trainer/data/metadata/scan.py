@@ -20,7 +20,7 @@ from oarlock_trainer.data.metadata.facts import counts_of, rejected_in, total
 from oarlock_trainer.data.metadata.listing import remove_listing
 from oarlock_trainer.data.metadata.recipe import Recipe, cuts
 from oarlock_trainer.data.metadata.reuse import DatasetParts, by_dataset, hand_on, reusable_parts, reuse_scan
-from oarlock_trainer.data.metadata.sources import find_pieces, source_of
+from oarlock_trainer.data.metadata.sources import find_pieces, pairs_of, source_of
 from oarlock_trainer.data.metadata.table import TableManifest, TablePart
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
@@ -123,10 +123,14 @@ def _kept(
 
 
 def _recipes(job: Job, locations: Locations, encoders: Encoders) -> list[Recipe]:
-    return [
-        Recipe(training=job.training, dataset=dataset, source=source_of(dataset, locations).where, encoders=encoders)
-        for dataset in job.training.data.datasets
-    ]
+    found = []
+    for dataset in job.training.data.datasets:
+        pairs, source = pairs_of(dataset, locations), source_of(dataset, locations).where
+        own = Recipe(
+            training=job.training, dataset=dataset, source=source, encoders=encoders, pairs=pairs.where if pairs else ""
+        )
+        found.append(own)
+    return found
 
 
 def _make(

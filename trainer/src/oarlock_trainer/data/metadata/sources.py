@@ -9,6 +9,7 @@ from oarlock_api.dataset import CaptionStrategy
 from oarlock_trainer.data.metadata.captions import Wording
 from oarlock_trainer.data.metadata.discovery import Discovered
 from oarlock_trainer.data.metadata.listing import Stems, write_listing, write_stems
+from oarlock_trainer.data.metadata.pairs import Paired
 from oarlock_trainer.data.metadata.table_files import JsonPieces, ParquetPieces
 from oarlock_trainer.data.metadata.user_table import UserTable
 from oarlock_trainer.runtime import channel
@@ -17,11 +18,13 @@ from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, re
 from oarlock_trainer.runtime.heartbeat import alive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from oarlock_api.dataset import Dataset, Parquet
+    from oarlock_api.location import Location
     from oarlock_trainer.data.metadata.pieces import Pieces
     from oarlock_trainer.data.metadata.recipe import Recipe
+    from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
@@ -37,15 +40,69 @@ def source_of(dataset: Dataset, locations: Locations) -> Files:
 
     Raises ConfigurationError where a folder is none, or may not be read: an empty data set would say less.
     """
-    field = field_of(dataset)
-    if dataset.source.path is not None:
-        check_folder(Path(dataset.source.path), field=f"{field}.path")
-    return locations.files_at(dataset.source, field)
+    return _files_at(dataset.source, locations, field=f"{field_of(dataset)}.source")
+
+
+def pairs_of(dataset: Dataset, locations: Locations) -> Files | None:
+    """The pictures' pairs, where the data set has such.
+
+    Raises ConfigurationError where a folder is none, may not be read, or lies within that of the pictures: pairs would be
+    taken for pictures.
+    """
+    if dataset.conditioning is None:
+        return None
+    field, place = f"{field_of(dataset)}.conditioning.source", dataset.conditioning.source
+    pairs = _files_at(place, locations, field=field)
+    if _lies_within(place, dataset.source):
+        raise ConfigurationError(
+            f"{field}: {pairs.where} lies within the data set's source, where each would be taken for one more picture: give "
+            "the two folders or prefixes of their own, side by side"
+        )
+    return pairs
+
+
+class Sources:
+    """The places of data sets' pictures and their pairs, opened once."""
+
+    def __init__(self, datasets: Iterable[Dataset], locations: Locations) -> None:
+        """Raises ConfigurationError as `source_of` and `pairs_of`."""
+        self._pictures: dict[str, Files] = {}
+        self._pairs: dict[str, Files] = {}
+        for dataset in datasets:
+            self._pictures[dataset.name] = source_of(dataset, locations)
+            if pairs := pairs_of(dataset, locations):
+                self._pairs[dataset.name] = pairs
+
+    def of(self, picture: Picture) -> Files:
+        """Where `picture.file` is read."""
+        return (self._pairs if picture.paired else self._pictures)[picture.dataset]
 
 
 def field_of(dataset: Dataset) -> str:
-    """The job's field that says where the data set's pictures lie."""
-    return f'training.data.datasets["{dataset.name}"].source'
+    """The data set's place in the job."""
+    return f'training.data.datasets["{dataset.name}"]'
+
+
+def folders_of(dataset: Dataset) -> dict[str, str]:
+    """Field -> folder of the data set's pictures and their pairs, those of them that are folders."""
+    places = {"source": dataset.source}
+    if dataset.conditioning:
+        places["conditioning.source"] = dataset.conditioning.source
+    return {f"{field_of(dataset)}.{field}.path": one.path for field, one in places.items() if one.path is not None}
+
+
+def _lies_within(inner: Location, outer: Location) -> bool:
+    if inner.s3 and outer.s3:
+        one, other = (PurePosixPath("/", (at.prefix or "").strip("/")) for at in (inner.s3, outer.s3))
+        same = (inner.s3.connection, inner.s3.bucket) == (outer.s3.connection, outer.s3.bucket)
+        return same and one.is_relative_to(other)
+    return inner.path is not None and outer.path is not None and Path(inner.path).is_relative_to(outer.path)
+
+
+def _files_at(place: Location, locations: Locations, *, field: str) -> Files:
+    if place.path is not None:
+        check_folder(Path(place.path), field=f"{field}.path")
+    return locations.files_at(place, field)
 
 
 def check_folder(folder: Path, *, field: str) -> None:
@@ -58,7 +115,7 @@ def check_folder(folder: Path, *, field: str) -> None:
 
 def table_of(dataset: Dataset, settings: Parquet, locations: Locations) -> tuple[Files, str]:
     """The place of the data set's table, and its name there."""
-    return locations.file_at(settings.location, f'training.data.datasets["{dataset.name}"].metadata.parquet.location')
+    return locations.file_at(settings.location, f"{field_of(dataset)}.metadata.parquet.location")
 
 
 def find_pieces(
@@ -66,8 +123,19 @@ def find_pieces(
 ) -> Pieces:
     """The pieces of a data set, the same on all ranks; rank 0 alone lists.
 
-    Raises ConfigurationError where the source or the table cannot be read as the job says.
+    Raises ConfigurationError where a source or the table cannot be read as the job says.
     """
+    pieces = _pictures(job, locations, ranks, recipe, folder=folder, go_on=go_on)
+    conditioning, pairs = recipe.dataset.conditioning, pairs_of(recipe.dataset, locations)
+    if conditioning is None or pairs is None:
+        return pieces
+    stems = Stems(folder, _listed(ranks, lambda: write_stems(pairs, folder), go_on))
+    return Paired(pieces, stems, kind=conditioning.kind, where=pairs.where)
+
+
+def _pictures(
+    job: Job, locations: Locations, ranks: RankGroup, recipe: Recipe, *, folder: Path, go_on: Callable[[], None]
+) -> Pieces:
     dataset = recipe.dataset
     files = source_of(dataset, locations)
     threads = max((job.training.data.tuning.workers or _THREADS) // job.rank_info.local_world_size, 1)

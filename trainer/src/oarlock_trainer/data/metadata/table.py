@@ -46,12 +46,22 @@ SCHEMA = pa.schema(
 )
 """Sizes in pixels, those of the picture as it is shown and those of its bucket; at least one caption, a key for each."""
 
+PAIRED = pa.schema(
+    [
+        *SCHEMA,
+        pa.field("pair", pa.string(), nullable=False),
+        pa.field("pair_key", pa.binary(KEY_BYTES), nullable=False),
+    ]
+)
+"""The same of a data set with `conditioning`: the name of each picture's pair below its own source, and its key."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """One row: where the picture is, how large, how it is trained. Keys name its latents and its captions' embeddings.
 
-    `mirrored`: it is shown mirrored, and `image_key` is that of these latents (data.flips).
+    `pair` and its key are empty where the data set has no `conditioning`. `mirrored`: it is shown mirrored, `paired`: its
+    pair is meant; `image_key` is then that of what is stored of these (data.entries).
     """
 
     dataset: str
@@ -63,7 +73,10 @@ class Picture:
     captions: tuple[str, ...]
     image_key: bytes
     text_keys: tuple[bytes, ...]
+    pair: str = ""
+    pair_key: bytes = b""
     mirrored: bool = False
+    paired: bool = False
 
     @property
     def size(self) -> Size:
@@ -74,6 +87,11 @@ class Picture:
     def target(self) -> Size:
         """Size of its bucket."""
         return Size(self.target_width, self.target_height)
+
+    @property
+    def file(self) -> str:
+        """Name of what is read, below the source of what is meant."""
+        return self.pair if self.paired else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +156,14 @@ class Table:
         """(rows, 2) uint64."""
         return _joined([_keys(batch.column("image_key")) for batch in self._batches], np.dtype("<u8"), width=2)
 
+    def pair_keys(self) -> np.ndarray:
+        """(rows, 2) uint64: of the pictures' pairs, 0 of rows without."""
+        each = [
+            _keys(batch.column("pair_key")) if batch.schema.equals(PAIRED) else np.zeros((len(batch), 2), dtype="<u8")
+            for batch in self._batches
+        ]
+        return _joined(each, np.dtype("<u8"), width=2)
+
     def text_keys(self) -> np.ndarray:
         """(captions, 2) uint64: of all captions of row 0, then of row 1, and so on."""
         lists = [batch.column("text_keys").flatten() for batch in self._batches]
@@ -152,15 +178,17 @@ class Table:
         """One row."""
         number = int(np.searchsorted(self._ends, row, side="right"))
         first = int(self._ends[number - 1]) if number else 0
-        values = {field.name: self._batches[number].column(field.name)[row - first].as_py() for field in SCHEMA}
+        batch = self._batches[number]
+        values = {field.name: batch.column(field.name)[row - first].as_py() for field in batch.schema}
         values |= {name: tuple(values[name]) for name in ("captions", "text_keys")}
         return Picture(dataset=self.manifest.datasets[self.manifest.parts[number].dataset], **values)
 
 
 def write_part(folder: Path, name: str, columns: Mapping[str, Any], *, notes: str = "") -> None:
-    """Publish one part of the table below `folder`. `columns` has those of SCHEMA, `notes` come back by part_notes."""
-    schema = SCHEMA.with_metadata({_NOTES: notes})
-    batch = pa.record_batch([pa.array(columns[field.name], type=field.type) for field in SCHEMA], schema=schema)
+    """Publish one part of the table below `folder`, with the columns of SCHEMA or PAIRED. `notes` come back by part_notes."""
+    fields = PAIRED if "pair" in columns else SCHEMA
+    schema = fields.with_metadata({_NOTES: notes})
+    batch = pa.record_batch([pa.array(columns[field.name], type=field.type) for field in fields], schema=schema)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(batch)
@@ -182,7 +210,7 @@ def open_part(folder: Path, name: str) -> pa.RecordBatch:
     """The rows of a part, mapped. Raises OSError or ValueError where it is not there or no part of a table."""
     path = folder / PARTS / name
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    if reader.num_record_batches != 1 or not reader.schema.equals(SCHEMA):
+    if reader.num_record_batches != 1 or not any(reader.schema.equals(known) for known in (SCHEMA, PAIRED)):
         raise ValueError(f"{path} is no part of a table")
     return reader.get_batch(0)
 

@@ -2,6 +2,7 @@
 
 x_t = (1 - sigma) x_0 + sigma noise, target = noise - x_0, error in float32, mean per sample, then over the batch: what
 diffusers' training scripts and SimpleTuner compute. What the model is told of x_t is its family's (`family_code.Velocity`).
+With masks each latent pixel's error is multiplied by its own number, and the mean is still over all pixels.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class MicroBatch:
     """One micro-batch of one rank, all of one size; B samples, C channels, h x w latents, T text tokens.
 
     bfloat16, as it was encoded: latents (B, C, h, w), text (B, T, t), pooled (B, p). float32: noise (B, C, h, w), sigmas and
-    guidance (B,). text_mask (B, T) bool or None where padding is not masked.
+    guidance (B,). text_mask (B, T) bool or None where padding is not masked. loss_mask (B, 1, h, w) bfloat16, 0 .. 1, or None
+    where all of the pictures counts.
     """
 
     latents: Tensor
@@ -42,6 +44,7 @@ class MicroBatch:
     sigmas: Tensor
     guidance: Tensor
     text_mask: Tensor | None
+    loss_mask: Tensor | None = None
 
     def to(self, device: torch.device) -> MicroBatch:
         """The same batch on a device. Out of pinned memory the host does not wait for the copies."""
@@ -86,7 +89,8 @@ def sample_losses(
     else:
         with torch.no_grad(), base as untrained:
             target = predict(untrained, batch, velocity=velocity, has_guidance=has_guidance).float()
-    return error(predict(model, batch, velocity=velocity, has_guidance=has_guidance).float(), target, measure)
+    prediction = predict(model, batch, velocity=velocity, has_guidance=has_guidance).float()
+    return error(prediction, target, measure, batch.loss_mask)
 
 
 def weighted(losses: Tensor, sigmas: Tensor, weighting: Weighting) -> Tensor:
@@ -119,12 +123,16 @@ def predict(model: nn.Module, batch: MicroBatch, *, velocity: Velocity, has_guid
     )
 
 
-def error(prediction: Tensor, target: Tensor, measure: Loss) -> Tensor:
-    """(B,): mean error over all elements of each sample. Both (B, ...) float32."""
+def error(prediction: Tensor, target: Tensor, measure: Loss, mask: Tensor | None = None) -> Tensor:
+    """(B,): mean error over all elements of each sample. Both (B, C, h, w) float32.
+
+    Errors are multiplied by `mask` (B, 1, h, w) first: sum(mask x error) / elements, as SimpleTuner has it. A pixel that
+    counts so weighs the same in every sample, however much of the others counts (docs/decisions/0075).
+    """
     if measure is Loss.MSE:
         each = functional.mse_loss(prediction, target, reduction="none")
     elif measure is Loss.HUBER:
         each = functional.huber_loss(prediction, target, reduction="none", delta=_THRESHOLD)
     else:
         each = functional.smooth_l1_loss(prediction, target, reduction="none", beta=_THRESHOLD)
-    return each.flatten(1).mean(dim=1)
+    return (each if mask is None else each * mask).flatten(1).mean(dim=1)

@@ -1,0 +1,67 @@
+"""Masks: the entry of dataset_type conditioning that a data set's conditioning_data names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oarlock_import.values import asks_for_nothing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oarlock_import.draft import Draft
+    from oarlock_import.options import Options
+
+TYPE = "conditioning"
+"""Of the entries that masks come from."""
+_FIELD = "conditioning.source"
+
+
+class Locate(Protocol):
+    """Where the pictures of an entry lie."""
+
+    def __call__(self, entry: Options, to: str, /) -> dict[str, Any] | None:
+        """A location, which becomes field `to`; None where the entry says none, which is reported."""
+        ...
+
+
+def place(
+    datasets: Sequence[tuple[Options, Draft]], options: Options, entries: Mapping[str, Options], *, locate: Locate
+) -> None:
+    """Write the conditioning of data sets; `entries` are those of dataset_type conditioning by their id."""
+    for dataset, draft in datasets:
+        entry = _entry(dataset, entries)
+        if entry is not None and (source := locate(entry, _FIELD)) is not None:
+            draft.put("conditioning", {"source": source, "kind": entry.word("conditioning_type")})
+            entry.mapped("conditioning_type", words="-> conditioning.kind: Mask")
+            entry.mapped("id", words="-> conditioning of the data sets that name it")
+            dataset.mapped("conditioning_data", words=f"-> {_FIELD}")
+    named = {name for dataset, _ in datasets for name in _names(dataset)}
+    for name in entries.keys() - named:
+        entries[name].refused("id", "no data set has it: name this id in its conditioning_data, or remove the entry")
+    chance = options.raw("masked_loss_probability")
+    if entries and chance is not None and not asks_for_nothing(chance, (1,)):
+        options.refused("masked_loss_probability", "masks count in every step here: set 1, or remove them")
+
+
+def _entry(dataset: Options, entries: Mapping[str, Options]) -> Options | None:
+    """The entry with a data set's masks; None where there is none, which is reported where one is asked for."""
+    names = _names(dataset)
+    if not names:
+        return None
+    entry = entries.get(names[0])
+    if len(names) > 1:
+        dataset.refused("conditioning_data", "a data set has one source of masks: name one entry")
+    elif entry is None:
+        dataset.refused("conditioning_data", f"there is no entry {names[0]} of dataset_type {TYPE}")
+    elif "conditioning_type" not in entry:
+        entry.refused("conditioning_type", "is missing: masks alone are taken, say mask")
+    elif entry.value("conditioning_type") is not None:
+        return entry
+    return None
+
+
+def _names(dataset: Options) -> list[str]:
+    """What a data set's conditioning_data names: one id, or a list of such."""
+    given = dataset.raw("conditioning_data")
+    return [str(name) for name in given] if isinstance(given, list) else [str(given)] if given else []
