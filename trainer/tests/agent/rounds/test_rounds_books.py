@@ -99,7 +99,9 @@ def test_a_round_is_booked_however_fast_the_next_one_starts_and_completed_once_t
     leader.trains(150)
     leader.turn()
     leader.fails()
-    began = RoundEnd(number=1, ended_at="second 2", rank=0, code=137, why=KILLED.summary, step=150, start_wait_seconds=0.0)
+    began = RoundEnd(
+        number=1, ended_at="second 2", rank=0, code=137, why=KILLED.summary, step=150, start_wait_seconds=0.0
+    )
     assert leader.ends == (began,)
     leader.trains(None, resumed=140)
     leader.turn()

@@ -117,7 +117,10 @@ def test_books_and_history_say_what_the_next_round_began_with_and_how_long_it_to
     assert lone.wait() == 0
     ended, restarted = (line for line in read_story(lone.output) if line.type in {"RoundEnded", "RanksRestarted"})
     assert (ended.message, ended.data["code"]) == (end["why"], 137)
-    assert restarted.data == {name: end[name] for name in ("downSeconds", "startWaitSeconds")} | {"round": 1, "step": 100}
+    assert restarted.data == {name: end[name] for name in ("downSeconds", "startWaitSeconds")} | {
+        "round": 1,
+        "step": 100,
+    }
 
 
 def test_rounds_that_finish_no_further_step_end_in_the_pods_end_with_the_last_reason(lone: Agent) -> None:
