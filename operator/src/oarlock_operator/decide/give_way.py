@@ -27,15 +27,17 @@ def give_way(o: Observation, draft: Draft) -> None:
     """Have a pod leave its node to rank 0's, where that one has found none for long enough."""
     number, recovery = draft.status.attempt, draft.status.recovery
     known = {one.rank: one for one in recovery.replacing}
-    first = next((pod for pod in o.of_attempt(number) if pod.rank == 0), None)
-    waits = first is not None and first.obstacle and not (first.scheduled or first.gated or first.deleting)
-    if recovery.stage != RecoveryStage.REPLACE or 0 not in known or first is None or not waits:
+    pods = {pod.rank: pod for pod in o.of_attempt(number)}
+    first = pods.get(0)
+    if recovery.stage != RecoveryStage.REPLACE or 0 not in known or first is None:
+        return
+    if not first.obstacle or first.scheduled or first.gated or first.deleting:
         return
     if len(known) >= MAX_LOST or any(one.reason == Reason.GAVE_WAY for one in recovery.replacing):
         return
     living = [
         pod
-        for pod in o.of_attempt(number)
+        for pod in pods.values()
         if pod.rank not in known and pod.scheduled and not (pod.deleting or pod.stopped) and _takes(o, first, pod.node)
     ]
     chosen, patience = _spared(o, draft, living)
@@ -52,7 +54,7 @@ def give_way(o: Observation, draft: Draft) -> None:
         reason=Reason.GAVE_WAY.value,
         round=known[0].round,  # without a time it is made as soon as it may be
     )
-    draft.set(recovery=recovery.model_copy(update={"replacing": tuple(known[rank] for rank in sorted(known))}))
+    new_pods.write_down(draft, known)
     message = f"no node is free for {first.name}: {chosen.name} leaves {chosen.node} to it, and is made anew"
     draft.tell(Reason.GAVE_WAY, f"{message}. {first.obstacle}", warning=True)
 

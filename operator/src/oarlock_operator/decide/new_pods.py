@@ -5,7 +5,7 @@ Old pods are deleted. A new one is made once the old one has stopped, or nobody 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from oarlock_api.contract.names import service_name
@@ -95,7 +95,13 @@ def ask_again(o: Observation, draft: Draft) -> None:
         one = known.get(pod.rank) or Replacing(rank=pod.rank, incarnation=1, reason=Reason.NODE_RETURNED.value)
         # Without a time it is asked for as soon as the pod before it is gone.
         known[pod.rank] = one.model_copy(update={"incarnation": first + index, "time": None, "ended": None})
-    draft.set(recovery=recovery.model_copy(update={"replacing": tuple(known[rank] for rank in sorted(known))}))
+    write_down(draft, known)
+
+
+def write_down(draft: Draft, known: Mapping[int, Replacing]) -> None:
+    """These are the pods that are made anew, by rank."""
+    replacing = tuple(known[rank] for rank in sorted(known))
+    draft.set(recovery=draft.status.recovery.model_copy(update={"replacing": replacing}))
 
 
 def differs(o: Observation, draft: Draft) -> bool:

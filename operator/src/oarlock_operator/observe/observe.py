@@ -93,7 +93,8 @@ async def observe(
     everything = (*await with_pod_warnings(cluster, job, list(seen.values()), now=now), *departed)
     nodes = await read_nodes(cluster, _nodes_to_read(job, everything, memory.troubled, now=now))
     number = job.status.attempt
-    counted = {pod.uid for pod in newest(seen.values(), job.status, number)}
+    current = newest(everything, job.status, number)
+    counted = {pod.uid for pod in current}
     doubtful = [
         pod
         for pod in seen.values()
@@ -101,7 +102,7 @@ async def observe(
     ]
     # Nobody asks any more how far a job has come that is to go.
     news, silent = await sources.progress.read(job, everything, known) if not job.deleting else (None, {})
-    lost = witnesses(newest(everything, job.status, number), news, standing_by(job.status, number))
+    lost = witnesses(current, news, standing_by(job.status, number))
     doubtful += [pod for pod in lost if pod not in doubtful]
     systems, groups = await _look_for_gangs(cluster, job, everything, known, sources.gangs)
     around = await _look_around(cluster, job, raw, list(seen.values()), outputs) if _creates(job) else None
@@ -127,7 +128,7 @@ async def observe(
         answering=await sources.progress.answering(job, doubtful, known),
         waited=waited,
         ended_seconds=memory.terminated.seconds_since_the_first(
-            pod.uid for pod in newest(everything, job.status, number) if pod.stopped and not pod.succeeded
+            pod.uid for pod in current if pod.stopped and not pod.succeeded
         ),
         hindrance=known.hindrance,
         refusal=known.refusal,
