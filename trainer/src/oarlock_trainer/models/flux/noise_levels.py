@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from oarlock_trainer.models.picture_shift import picture_shift
+
 
 def set_noise_levels(scheduler: Any, steps: int, image_tokens: int) -> None:
     """Give the scheduler its noise levels, as FluxPipeline does: larger pictures stay noisy for longer."""
-    found = scheduler.config
-    few, many = found.get("base_image_seq_len", 256), found.get("max_image_seq_len", 4096)
-    low, high = found.get("base_shift", 0.5), found.get("max_shift", 1.15)
-    shift = low + (high - low) * (image_tokens - few) / (many - few)
-    if found.get("use_flow_sigmas"):
+    shift = picture_shift(scheduler.config, image_tokens)
+    if scheduler.config.get("use_flow_sigmas"):
         scheduler.set_timesteps(steps, mu=shift)
     else:
         scheduler.set_timesteps(sigmas=np.linspace(1.0, 1 / steps, steps), mu=shift)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from oarlock_trainer.models.picture_shift import picture_shift
+
 
 def set_noise_levels(scheduler: Any, steps: int, image_tokens: int) -> None:
     """Give the scheduler its noise levels, as QwenImagePipeline does.
@@ -13,9 +15,6 @@ def set_noise_levels(scheduler: Any, steps: int, image_tokens: int) -> None:
     The published scheduler shifts them by the picture's size, and then stretches them so that the last one is 0.02: that
     makes no number of a single step.
     """
-    found = scheduler.config
-    few, many = found.get("base_image_seq_len", 256), found.get("max_image_seq_len", 4096)
-    low, high = found.get("base_shift", 0.5), found.get("max_shift", 1.15)
-    shift = low + (high - low) * (image_tokens - few) / (many - few)
+    shift = picture_shift(scheduler.config, image_tokens)
     scheduler.set_timesteps(sigmas=np.linspace(1.0, 1 / steps, steps), mu=shift)
     scheduler.set_begin_index(0)

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from oarlock_trainer.models.picture_shift import picture_shift
+
 
 def set_noise_levels(scheduler: Any, steps: int, image_tokens: int) -> None:
     """Give the scheduler its noise levels, as ZImagePipeline does.
@@ -13,9 +15,6 @@ def set_noise_levels(scheduler: Any, steps: int, image_tokens: int) -> None:
     The published schedulers shift them all by one factor; the shift that grows with the picture is for those that ask for
     it.
     """
-    found = scheduler.config
-    few, many = found.get("base_image_seq_len", 256), found.get("max_image_seq_len", 4096)
-    low, high = found.get("base_shift", 0.5), found.get("max_shift", 1.15)
-    shift = low + (high - low) * (image_tokens - few) / (many - few)
+    shift = picture_shift(scheduler.config, image_tokens)
     scheduler.set_timesteps(sigmas=torch.linspace(1.0, 1 / steps, steps).tolist(), mu=shift)
     scheduler.set_begin_index(0)
