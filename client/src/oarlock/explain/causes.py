@@ -64,6 +64,12 @@ class Cause(StrEnum):
     RESUMED_FROM_CHECKPOINT = "ResumedFromCheckpoint", Part.WELL, "it went on from a checkpoint that the output held"
     RESUMED = "Resumed", Part.WELL, "the first attempt after a suspension"
     NODE_RETURNED = "NodeReturned", Part.WELL, "a node may be used again, and the waiting pods are made anew for it"
+    GAVE_WAY = (
+        "GaveWay",
+        Part.WELL,
+        "no node was free for rank 0's next pod, so one that the gang can do without left its own to it",
+        "Nothing: it is made anew once there is room. Free or mend a node to have it back sooner.",
+    )
     RECOVERING = "Recovering", Part.WELL, "the last gang was stopped; the next one is on its way to its first step"
     STOPPING = "Stopping", Part.WELL, "every rank ended well; pods still stop"
     SUSPENDING = "Suspending", Part.WELL, "spec.suspend is true: the pods save and leave"
