@@ -10,6 +10,7 @@ import pytest
 from jobs import job, spec
 from worlds import World
 
+from oarlock_api.history import AvoidedNode
 from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.model.plan import CreatePods, DeletePods, Plan
@@ -103,6 +104,8 @@ def test_a_spare_on_a_node_that_does_not_take_rank_0_stays() -> None:
     world.nodes[node] = Node(name=node, unschedulable=True, boot_id="1")
     assert "GaveWay" not in (after(world, 30) and replacing(world)).values()
     world.nodes.pop(node)
+    avoided = {"avoided_nodes": (AvoidedNode(name=node),)}
+    world.job = replace(world.job, status=world.job.status.model_copy(update=avoided))
     world.pods["flux-1-0-i2"] = replace(world.pod(0), keeps_off=frozenset({node}))
     assert "GaveWay" not in (after(world, 30) and replacing(world)).values()
     world.pods["flux-1-0-i2"] = replace(world.pod(0), keeps_off=frozenset())

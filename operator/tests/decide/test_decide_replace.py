@@ -220,6 +220,28 @@ def test_a_node_that_was_given_back_takes_the_next_new_pod() -> None:
     assert world.job.status.avoided_nodes == ()
 
 
+@pytest.mark.parametrize("rank", [0, 3])
+def test_a_new_pod_that_waits_beside_a_node_that_was_given_back_is_made_anew_for_it(rank: int) -> None:
+    world, node = gang(), f"node-{rank}"
+    world.end(rank, 80, xid=79)
+    world.one_pass()
+    world.settle()
+    waiting, since = world.pod(rank), world.job.status.recovery.replacing[0].time
+    world.pods[waiting.name] = replace(waiting, scheduled=False, node="", started=False, obstacle="0/4 nodes are available")
+    world.now += timedelta(seconds=20)
+    for _ in range(2):
+        world.one_pass()
+        assert states(world) == (1, "Replace", [(rank, 2)]), "its node is avoided as it was"
+    world.nodes[node] = Node(name=node, ready=True, boot_id="1", given_back=world.now)
+    world.settle()
+    again = world.pod(rank)
+    assert (again.incarnation > 2, again.keeps_off) == (True, set())
+    assert states(world) == (1, "Replace", [(rank, again.incarnation)])
+    assert living(world) == sorted(again.name if one == rank else f"flux-1-{one}" for one in range(4))
+    assert world.job.status.recovery.replacing[0].time == since
+    assert world.job.status.restarts.infrastructure == 1, "it costs no budget"
+
+
 def test_two_that_are_lost_at_once_are_charged_once_and_numbered_by_one_counter() -> None:
     world = gang()
     kill(world, 1)

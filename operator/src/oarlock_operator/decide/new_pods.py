@@ -68,23 +68,24 @@ def _waited(o: Observation, one: Replacing) -> bool:
 
 
 def ask_again(o: Observation, draft: Draft) -> None:
-    """Have pods that nobody waits for made anew, which have no node and keep off one that may be used again.
+    """Have pods made anew which have no node and keep off one that may be used again: new ones, and those standing by.
 
-    A pod's affinity stays as it was made, and nothing else would make it anew. Nothing of it has run.
+    A pod's affinity stays as it was made, and nothing else would make it anew. Nothing of it has run. All pods of a gang that
+    was never whole are `reschedule`'s.
     """
     number, recovery = draft.status.attempt, draft.status.recovery
     idle, off = standing_by(draft.status, number), {pod.rank: pod for pod in o.of_attempt(number) if pod.keeps_off}
+    known = {one.rank: one for one in recovery.replacing}
     waiting = [
         pod
         for rank, pod in off.items()
-        if rank in idle and not (pod.scheduled or pod.gated or pod.deleting or pod.stopped)
+        if rank in idle.union(known) and not (pod.scheduled or pod.gated or pod.deleting or pod.stopped)
     ]
     if not waiting:
         return
     avoid.prune(o, draft)
     new = pod_manifest(o.job, o.spec, attempt=number, rank=0, image="", avoided=draft.status.avoided_nodes)
     still = kept_off(new["spec"].get("affinity") or {})
-    known = {one.rank: one for one in recovery.replacing}
     waiting = [pod for pod in waiting if not pod.keeps_off <= still]
     new_ones = [pod.rank for pod in waiting if pod.rank not in known][: places_for_idle(known)]
     waiting = [pod for pod in waiting if pod.rank in known or pod.rank in new_ones]
@@ -93,8 +94,9 @@ def ask_again(o: Observation, draft: Draft) -> None:
     first = numbers(o, draft, len(waiting))
     for index, pod in enumerate(waiting):
         one = known.get(pod.rank) or Replacing(rank=pod.rank, incarnation=1, reason=Reason.NODE_RETURNED.value)
-        # Without a time it is asked for as soon as the pod before it is gone.
-        known[pod.rank] = one.model_copy(update={"incarnation": first + index, "time": None, "ended": None})
+        # Without a time one that nobody waits for is asked for as soon as the pod before it is gone.
+        asked = {"time": None} if pod.rank in idle else {}
+        known[pod.rank] = one.model_copy(update={"incarnation": first + index, "ended": None, **asked})
     write_down(draft, known)
 
 

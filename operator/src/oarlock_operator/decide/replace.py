@@ -68,7 +68,7 @@ def replace(o: Observation, draft: Draft) -> bool:
     if stage is None:
         new_pods.delete_superseded(o, draft, o.superseded(draft.status.attempt))
         new_pods.name_all_again(o, draft)
-        new_pods.ask_again(o, draft)
+    new_pods.ask_again(o, draft)
     new_pods.carry_out(o, draft)
     if o.progress is not None and o.progress.attempt == draft.status.attempt:
         if stage is None:
