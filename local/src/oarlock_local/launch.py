@@ -20,6 +20,7 @@ from oarlock_local.addresses import MOST_NODES, Addresses
 from oarlock_local.api import ApiServer
 from oarlock_local.audit import write_policy
 from oarlock_local.build import binaries, enforces_seccomp
+from oarlock_local.bytecode import compile_sources
 from oarlock_local.certificates import write_all
 from oarlock_local.errors import ClusterError, LocalError
 from oarlock_local.folders import ClusterFolder
@@ -142,6 +143,7 @@ def _prepare(folder: ClusterFolder, wish: Wish, programs: Path, slot: int, repor
         if wish.gpus and (reason := gpus.prepare(folder)):
             report(reason)
         write_archive(folder.image, pause=programs / "pause", userland_names=spec.images, environ=userland_environ())
+        compile_sources(Path(share) for share in spec.shares)
         write_base_spec(spec)
         for node in range(1, wish.nodes + 1):
             write_node(spec, node)
