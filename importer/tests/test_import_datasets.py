@@ -187,6 +187,20 @@ def test_masks_in_a_bucket_have_its_connection(
     assert own["conditioning"]["source"]["s3"]["connection"] == own["source"]["s3"]["connection"]
 
 
+def test_strict_references_of_kontext_are_its_data_sets_conditioning(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    references = MASKS | {"id": "before", "conditioning_type": "reference_strict"}
+    kontext = simple | {"model_flavour": "kontext"}
+    job = imported(kontext, folder | {"conditioning_data": "before"}, references)
+    assert job.spec["training"]["model"]["flavor"] == "Kontext"
+    (own,) = job.spec["training"]["data"]["datasets"]
+    assert own["conditioning"] == {"source": {"path": "/output/data/masks"}, "kind": "Reference"}
+    assert job.job.spec.training
+    loose = imported(kontext, folder | {"conditioning_data": "before"}, references | {"conditioning_type": "reference_loose"})
+    assert "conditioning_type" in loose.refused
+
+
 @pytest.mark.parametrize(
     ("named", "masks", "options", "refused"),
     [

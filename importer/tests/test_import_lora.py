@@ -114,7 +114,7 @@ def test_alpha_is_the_rank_where_it_is_not_said(
         ({"flux_lora_target": "controlnet"}, "flux_lora_target"),
         ({"init_lora": "owner/adapter"}, "init_lora"),
         ({"model_flavour": "schnell"}, "disable_assistant_lora"),
-        ({"model_flavour": "kontext"}, "model_flavour"),
+        ({"model_flavour": "fluxbooru"}, "model_flavour"),
         ({"model_type": "full"}, "base_model_precision"),
         ({"deepspeed_config": {"zero_stage": 1}}, "deepspeed_config"),
     ],

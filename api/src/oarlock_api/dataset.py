@@ -68,6 +68,7 @@ class ConditioningKind(StrEnum):
     """What the second picture of a pair says."""
 
     MASK = "Mask"
+    REFERENCE = "Reference"
 
 
 class Discovery(Group):
@@ -170,8 +171,9 @@ class Conditioning(Group):
         "data set's. SimpleTuner: conditioning_data."
     )
     kind: ConditioningKind = Field(
-        description="Mask = where the picture counts in the loss: white does, black does not, grey by its share. It is cut "
-        "and flipped as its picture is. SimpleTuner: conditioning_type."
+        description="Mask = where the picture counts in the loss: white does, black does not, grey by its share. It is cut and "
+        "flipped as its picture is. Reference = what the model is given beside the noise, in its picture's shape and cut as that: "
+        "with model.flavor Kontext. SimpleTuner: conditioning_type mask, reference_strict."
     )
 
 
@@ -272,7 +274,7 @@ class Dataset(Group):
     )
     source: Location = Field(description="The pictures. SimpleTuner: type, instance_data_dir, aws_data_prefix.")
     conditioning: Conditioning | None = Field(
-        default=None, description="A second picture for each, such as a mask of what counts."
+        default=None, description="A second picture for each: a mask of what counts, or a reference."
     )
     metadata: Metadata | None = Field(
         default=None,
@@ -317,3 +319,7 @@ class Dataset(Group):
         description="Trust the scan of an earlier run, of this output or beside the same imageEmbeds, instead of looking "
         "at the source again. SimpleTuner: preserve_data_backend_cache.",
     )
+
+    def has(self, kind: ConditioningKind) -> bool:
+        """Whether each picture has a pair of this kind."""
+        return self.conditioning is not None and self.conditioning.kind is kind

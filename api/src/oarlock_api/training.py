@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from oarlock_api.checkpoint import Checkpoint
 from oarlock_api.data import Data
-from oarlock_api.dataset import ResolutionType, Role, Size
+from oarlock_api.dataset import ConditioningKind, ResolutionType, Role, Size
 from oarlock_api.engine import (
     ActivationCheckpointing,
     Attention,
@@ -26,7 +26,7 @@ from oarlock_api.publishing import Publication, Tracker
 from oarlock_api.rules import ListMap, Rule, only_when
 from oarlock_api.training_rules import s3_connections_exist
 from oarlock_api.validation import Validation
-from oarlock_api.weights import Lora, Method, Model
+from oarlock_api.weights import REFERENCED, Lora, Method, Model
 
 
 class Task(StrEnum):
@@ -121,6 +121,20 @@ class Training(Group):
             holds=lambda training: (
                 training.method == Method.LORA
                 or all(dataset.role != Role.REGULARIZATION for dataset in training.data.datasets)
+            ),
+        ),
+        Rule(
+            cel=f"(has(self.model.flavor) && self.model.flavor in {[str(flavor) for flavor in REFERENCED]}) || "
+            "(!self.data.datasets.exists(d, has(d.conditioning) && d.conditioning.kind == 'Reference') && "
+            "(!has(self.validation) || !has(self.validation.references)))",
+            message="references (datasets[].conditioning.kind: Reference, validation.references) are for models that are given "
+            f"such: set model.flavor to {' or '.join(REFERENCED)}, or remove them",
+            holds=lambda training: (
+                training.model.flavor in REFERENCED
+                or (
+                    all(not one.has(ConditioningKind.REFERENCE) for one in training.data.datasets)
+                    and (training.validation is None or training.validation.references is None)
+                )
             ),
         ),
         Rule(

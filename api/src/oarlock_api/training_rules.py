@@ -15,6 +15,7 @@ LOCATIONS: tuple[str, ...] = (
     "init_from.s3",
     "checkpoint.upload",
     "validation.prompts_from.s3",
+    "validation.references.s3",
     "publish[].s3",
     "data.text_embeds.s3",
     "data.image_embeds.s3",

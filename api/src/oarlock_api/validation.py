@@ -40,6 +40,11 @@ class Validation(Group):
         default=None,
         description="A JSON file of name: prompt, like SimpleTuner's user_prompt_library; at most 256 prompts in all.",
     )
+    references: Location | None = Field(
+        default=None,
+        description="Pictures that the model is given beside the noise, with model.flavor Kontext: boat.png for the prompt named "
+        "boat, cropped to each picture's shape. All prompts need one then.",
+    )
     negative_prompt: LongText | None = Field(
         default=None,
         description="What pictures are to be unlike. Each step is then two passes, with guidance as their scale and 1 for "
@@ -48,9 +53,10 @@ class Validation(Group):
     )
     guidance: Annotated[StrictFloat, Field(ge=0, le=100)] | None = Field(
         default=None,
-        description="Guidance scale; absent = the model's usual value (Dev 3.5, Krea 4.5; KleinBase 4, Klein 1; ZImage Base "
-        "4, Turbo 0; StableDiffusion3 Large 3.5, Medium 4.5; QwenImage 4). Schnell takes none without negativePrompt. Of "
-        "other families it is that of two passes for each step; ZImage makes one at 0, the others at 1 and below. "
+        description="Guidance scale; absent = the model's usual value (Dev 3.5, Krea 4.5, Kontext 2.5; KleinBase 4, Klein 1; "
+        "ZImage Base 4, Turbo 0; StableDiffusion3 Large 3.5, Medium 4.5; QwenImage 4). Schnell takes none without "
+        "negativePrompt. Of other families it is that of two passes for each step; ZImage makes one at 0, the others at 1 "
+        "and below. "
         "SimpleTuner: validation_guidance.",
     )
     inference_steps: Annotated[StrictInt, Field(ge=1, le=1000)] | None = Field(

@@ -32,6 +32,7 @@ class ModelFlavor(StrEnum):
     DEV = "Dev"
     SCHNELL = "Schnell"
     KREA = "Krea"
+    KONTEXT = "Kontext"
     KLEIN_BASE_4B = "KleinBase4B"
     KLEIN_BASE_9B = "KleinBase9B"
     KLEIN_4B = "Klein4B"
@@ -45,7 +46,7 @@ class ModelFlavor(StrEnum):
 
 
 FLAVORS = {
-    ModelFamily.FLUX1: (ModelFlavor.DEV, ModelFlavor.SCHNELL, ModelFlavor.KREA),
+    ModelFamily.FLUX1: (ModelFlavor.DEV, ModelFlavor.SCHNELL, ModelFlavor.KREA, ModelFlavor.KONTEXT),
     ModelFamily.FLUX2: (
         ModelFlavor.KLEIN_BASE_4B,
         ModelFlavor.KLEIN_BASE_9B,
@@ -57,6 +58,9 @@ FLAVORS = {
     ModelFamily.QWEN_IMAGE: (ModelFlavor.V1, ModelFlavor.V2512),
 }
 """Variants of each architecture; the first is taken where a job names none."""
+
+REFERENCED = (ModelFlavor.KONTEXT,)
+"""Variants that are given a second picture beside the noise."""
 
 
 class Method(StrEnum):
@@ -112,8 +116,8 @@ class Model(Group):
     flavor: ModelFlavor | None = Field(
         default=None,
         description="Variant; absent = the family's first one (Flux1: Dev, Flux2: KleinBase4B, ZImage: Base, "
-        "StableDiffusion3: Large, QwenImage: V1). Of Flux2 the Base ones are those to train, the others are distilled to "
-        "four steps. SimpleTuner: model_flavour.",
+        "StableDiffusion3: Large, QwenImage: V1). Kontext is given a reference, too. Of Flux2 the Base ones are those to "
+        "train, the others are distilled to four steps. SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(
         default=None,

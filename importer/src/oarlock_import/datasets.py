@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from oarlock_import import captions, crops, masks, metadata
+from oarlock_import import captions, conditioning, crops, metadata
 from oarlock_import.captions import own_or_global
 from oarlock_import.draft import Draft
 from oarlock_import.options import Options
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ROLES = {"image": "Train", "eval": "Evaluation"}
 _DATASET, _EMBEDS, _CONDITIONING = table(*DATASET), table(*EMBEDS), table(*CONDITIONING)
-_TABLES = dict.fromkeys(_ROLES, _DATASET) | {"text_embeds": _EMBEDS, "image_embeds": _EMBEDS, masks.TYPE: _CONDITIONING}
+_TABLES = dict.fromkeys(_ROLES, _DATASET) | {"text_embeds": _EMBEDS, "image_embeds": _EMBEDS, conditioning.TYPE: _CONDITIONING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ def place(
     found = _read(entries, options, source)
     texts = [entry for entry in found if entry.kind == "text_embeds"]
     latents = {entry.name: entry for entry in found if entry.kind == "image_embeds"}
-    masked = {entry.name: entry.options for entry in found if entry.kind == masks.TYPE}
+    paired = {entry.name: entry.options for entry in found if entry.kind == conditioning.TYPE}
     sets = [entry for entry in found if entry.kind in _ROLES]
     _defaults(options, draft)
     cached = _caches_text(texts, options, draft)
     home, filters = _text_embeds(texts, draft if cached else Draft(), places, find)
     drafts = [_dataset(entry, options, places=places, home=home, latents=latents, filters=filters) for entry in sets]
     given = [entry.options for entry in sets]
-    masks.place(list(zip(given, drafts, strict=True)), options, masked, locate=partial(_source, places=places))
+    conditioning.place(list(zip(given, drafts, strict=True)), options, paired, locate=partial(_source, places=places))
     _weights(given, drafts, options)
     _evaluation(sets, options)
     for entry, written in zip(sets, drafts, strict=True):
@@ -58,7 +58,7 @@ def place(
         entry.options.mapped("id", words="-> imageEmbeds.location of the data sets that name it")
         _settle(entry, Draft())
     for entry in found:
-        if entry.name in masked:
+        if entry.name in paired:
             _settle(entry, Draft())
 
 

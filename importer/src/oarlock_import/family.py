@@ -63,11 +63,17 @@ _WORDS = {
     _FLUX1.slug: Words(
         family=_FLUX1,
         default="krea",
-        flavors={"dev": ModelFlavor.DEV, "schnell": ModelFlavor.SCHNELL, "krea": ModelFlavor.KREA},
+        flavors={
+            "dev": ModelFlavor.DEV,
+            "schnell": ModelFlavor.SCHNELL,
+            "krea": ModelFlavor.KREA,
+            "kontext": ModelFlavor.KONTEXT,
+        },
         repositories={
             ModelFlavor.DEV: "black-forest-labs/FLUX.1-dev",
             ModelFlavor.KREA: "black-forest-labs/FLUX.1-Krea-dev",
             ModelFlavor.SCHNELL: "black-forest-labs/FLUX.1-schnell",
+            ModelFlavor.KONTEXT: "black-forest-labs/FLUX.1-Kontext-dev",
         },
         assisted=frozenset({ModelFlavor.SCHNELL}),
         modules={"Attention": ("all",), "FluxAttention": ("all",), "FeedForward": _feed_forward(_FLUX1)},

@@ -113,7 +113,7 @@ def page() -> str:
         "Options": OPTIONS.values(),
         "Entries of multidatabackend.json": DATASET,
         "Their block `parquet`": PARQUET,
-        "Entries for masks": CONDITIONING,
+        "Entries for masks and references": CONDITIONING,
         "Entries for text and image embeddings": EMBEDS,
         "webhooks.json": WEBHOOK,
         "accelerate's YAML": (*ACCELERATE, *DYNAMO),

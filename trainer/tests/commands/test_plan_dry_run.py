@@ -179,6 +179,17 @@ def test_masks_are_found_counted_and_missed(tmp_path: Path, pictures: Path) -> N
         plan(job, {"/output/photos": pictures})
 
 
+def test_references_are_latents_and_tokens_as_well(tmp_path: Path, pictures: Path) -> None:
+    from oarlock_trainer.commands import plan_dry_run  # noqa: PLC0415 - torch, for those alone that need it
+
+    edits = {"conditioning": {"kind": "Reference", "source": {"path": "/output/before"}}}
+    model = {"family": "Flux1", "flavor": "Kontext", "path": "/models/flux"}
+    paths = {"/output/photos": str(pictures), "/output/before": str(shutil.copytree(pictures, tmp_path / "before"))}
+    found = plan_dry_run.dry_run(*local_manifest.read_manifest(manifest(tmp_path, edits, model=model)), paths)
+    assert found.image_tokens == {2 * 16, 2 * 15}
+    assert "latents 94.2 kB, text" in describe(found)
+
+
 def test_who_waits_for_a_hub_is_told_so(tmp_path: Path, pictures: Path) -> None:
     job = manifest(tmp_path, model={"family": "Flux1", "hub": {"repo": "o/m"}})
     words = [sys.executable, "-m", "oarlock_trainer", "plan", "-f", str(job), "--path", f"/output/photos={pictures}"]

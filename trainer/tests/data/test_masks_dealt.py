@@ -76,6 +76,24 @@ def test_another_picture_takes_the_place_of_one_whose_mask_cannot_be_used(tmp_pa
     assert making.asked.count("mask-4.png") == 2  # each way once
 
 
+def test_references_are_dealt_as_masks_are_and_counted_as_tokens(tmp_path: Path) -> None:
+    conditioning = CONDITIONING | {"kind": "Reference"}
+    kontext = {"family": "Flux1", "flavor": "Kontext", "path": "/m"}
+    sets = [{"name": "photos", "source": {"path": "/data"}, "conditioning": conditioning, "randomFlip": True}]
+    data = prepared(tmp_path, masked=True)
+    paired = loader(data, training(batchSize=EFFECTIVE, model=kontext, data={"datasets": sets}))
+    alone = loader(data, training(batchSize=EFFECTIVE, data={"datasets": [sets[0] | {"conditioning": None}]}))
+    for step in range(4):
+        batch, plain = paired.step(step), alone.step(step)
+        (micro,), (bare,) = batch.micro_batches, plain.micro_batches
+        assert micro.reference is not None
+        assert (micro.loss_mask, bare.reference) == (None, None)
+        pairs = zip(micro.latents, micro.reference, strict=True)
+        assert all(int(bits(reference)[0]) == int(bits(latents)[0]) + MASK for latents, reference in pairs)
+        assert batch.tokens - plain.tokens == micro.latents.shape[-1] * micro.latents.shape[-2] // 4
+        assert micro.sigmas.tolist() == bare.sigmas.tolist()  # the shift of noise levels is the picture's own
+
+
 def test_pictures_that_are_judged_have_their_masks_as_well(tmp_path: Path) -> None:
     sets = [
         {"name": "photos", "source": {"path": "/a"}},

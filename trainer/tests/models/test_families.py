@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import json
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import oarlock_trainer
-from oarlock_api.weights import FLAVORS, ModelFamily
+from oarlock_api.weights import FLAVORS, REFERENCED, ModelFamily
 from oarlock_trainer.data.buckets import alignment
 from oarlock_trainer.models.families import FAMILIES, family_in
 from oarlock_trainer.ranks import preload
@@ -50,6 +51,11 @@ def test_every_family_of_the_api_says_all_and_computes_all() -> None:
     assert FAMILIES.keys() == CODES.keys() == set(ModelFamily)
     assert len({family.slug for family in FAMILIES.values()}) == len(folders()) == len(FAMILIES)
     assert {key: tuple(family.flavors) for key, family in FAMILIES.items()} == FLAVORS
+    flavors = [pair for family in FAMILIES.values() for pair in family.flavors.items()]
+    assert {flavor for flavor, facts in flavors if facts.takes_reference} == set(REFERENCED)
+    for key, family in FAMILIES.items():
+        takes = any(facts.takes_reference for facts in family.flavors.values())
+        assert ("reference" in signature(CODES[key].velocity).parameters) >= takes
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.slug)

@@ -16,7 +16,7 @@ from oarlock_trainer.plan.communication import fabric
 from oarlock_trainer.plan.gpus import gpu
 from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.planner import Gpus, choose, plan_for
-from oarlock_trainer.plan.work import same_effective_batch, work_of
+from oarlock_trainer.plan.work import Workload, same_effective_batch, work_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 TINY = shaped(double_blocks=2, single_blocks=4, heads=4, head_width=16, text_width=32, pooled_width=32)
@@ -61,6 +61,21 @@ def test_stage_1_is_kept_where_a_slow_fabric_makes_every_exchange_expensive() ->
         Gpus(memory=kind.memory, kind=kind, fabric=fabric("1x100G", gpu=kind)),
     )
     assert plan.zero_stage == 1
+
+
+def test_a_reference_is_as_many_tokens_again_and_one_more_picture() -> None:
+    source = {"path": "/data"}
+    edits = {"name": "edits", "source": source, "conditioning": {"kind": "Reference", "source": {"path": "/before"}}}
+    kontext = {"model": {"family": "Flux1", "flavor": "Kontext", "path": "/m"}}
+
+    def work(*datasets: dict[str, Any], **fields: Any) -> Workload:
+        job = training(**kontext, data={"datasets": [{"name": "photos", "source": source}, *datasets]}, **fields)
+        return work_of(job, FLUX, ranks=8, ranks_per_node=8)
+
+    assert (work().image_tokens, work().pictures) == (4096, 1)
+    assert (work(edits).image_tokens, work(edits).pictures) == (8192, 2)
+    small = edits | {"resolution": 512.0, "resolutionType": "PixelArea"}
+    assert work(small).image_tokens == 4096
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from oarlock_api.spec import TrainingJobSpec
-from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.plan.table import forecast
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.progress_line import END
@@ -45,7 +44,7 @@ def told(
         }
     )
     assert spec.training is not None
-    return forecast(spec, spec.training, [Size(512, 1024), Size(1024, 1024)], text_tokens=512, gpu=gpu, fabric=fabric)
+    return forecast(spec, spec.training, {2048, 4096}, text_tokens=512, gpu=gpu, fabric=fabric)
 
 
 def test_memory_choices_time_and_a_proposal_are_told_and_called_a_model() -> None:

@@ -15,7 +15,8 @@ from PIL import Image
 from oarlock_api.contract.layout import DATA_MANIFEST, PRIVATE
 from oarlock_trainer.data import photographs
 from oarlock_trainer.data.buckets import Cut, Size
-from oarlock_trainer.preprocess.masks import OtherShapeError, average, decode_mask
+from oarlock_trainer.preprocess.masks import average, decode_mask
+from oarlock_trainer.preprocess.shapes import OtherShapeError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,10 +122,10 @@ def test_masks_are_cached_beside_the_latents_of_before_which_stay_as_they_are(
     assert shapes[:count] == undisturbed[1]["facts"]["latents"]
     assert shapes[2 * count : 3 * count] == shapes[3 * count :] == [[1, *shape[1:]] for shape in shapes[:count]]
     report = json.loads((tmp_path / DATA_MANIFEST).read_text())
-    assert (report["latents"]["records"], report["masks"]["records"]) == (2 * count, 2 * count)
+    assert (report["latents"]["records"], report["pairs"]["records"]) == (2 * count, 2 * count)
     last = [event["message"] for event in answers[0]["told"] if event["event"] == "note"][-1]
     assert f"{2 * count} latents (" in last
-    assert f"{2 * count} masks (" in last
+    assert f"{2 * count} masks or references (" in last
     assert f"; {4 * count + 1} of them made now, {count} were there" in last  # the latents; captions lie elsewhere
     again = preprocess(tmp_path, preprocess.training(cache, **conditioned(masks, randomFlip=True)), attempt=2)
     assert again[0]["facts"] == answers[0]["facts"]
@@ -171,6 +172,31 @@ def test_a_bad_mask_leaves_its_picture_out_and_is_named_with_what_is_wrong(
     assert f"its mask {names[1]}.webp is unreadable" in listed[f"{names[1]}.png"]["reason"]
     again = preprocess(tmp_path / "out", training, attempt=2)
     assert again[0]["facts"] == facts
+
+
+def test_references_have_latents_of_their_own_and_must_have_their_pictures_shape(
+    preprocess: Preprocess, tmp_path: Path
+) -> None:
+    pictures, folder = tmp_path / "photos", tmp_path / "before"
+    names = photographs.write(pictures, count=9)
+    photographs.write(folder, count=9, shorter_side=128)
+    Image.new("RGB", (7, 70)).save(folder / names[0])
+    given = {"conditioning": {"kind": "Reference", "source": {"path": str(folder)}}, "source": {"path": str(pictures)}}
+    training = preprocess.training(**given) | {"steps": None}
+    training["model"] |= {"flavor": "Kontext"}
+    (answer,) = preprocess(tmp_path / "out", training, sums=[1, 18 + 1])
+    assert answer["code"] == 0, answer["said"]
+    shapes = answer["facts"]["latents"]
+    assert shapes[18:27][1:] == shapes[:9][1:]
+    assert [answer["facts"]["names"][row] for row in answer["facts"]["leftOut"]] == [names[0]]
+    picture, reference = answer["facts"]["sums"]
+    assert picture != reference
+    again = tmp_path / "live"
+    live = json.loads(json.dumps(training))
+    live["data"]["datasets"][0]["imageEmbeds"] = {"mode": "OnDemand"}
+    (made,) = preprocess(again, live, live=[18 + 1])
+    assert made["code"] == 0, made["said"]
+    assert made["facts"]["live"][0] == [reference]
 
 
 def test_more_pictures_without_masks_than_may_be_end_the_job(preprocess: Preprocess, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
 from oarlock_trainer.validation.image_requests import read_image_requests
+from oarlock_trainer.validation.references import References
 from oarlock_trainer.validation.texts import prepare_texts
 from oarlock_trainer.validation.validation import MOST_SECONDS, Validation
 
@@ -55,7 +56,8 @@ def validation(output: Path, model: Path, ranks: RankGroup, **clock: Callable[[]
     one = job(output, model)
     wanted = read_image_requests(one, Locations())
     texts = prepare_texts(one, ranks, wanted, go_on=lambda: None)
-    return Validation(one, ranks, wanted, texts, architecture=read_architecture(model, FLUX1), **clock)
+    none = References(output)
+    return Validation(one, ranks, wanted, texts, none, architecture=read_architecture(model, FLUX1), **clock)
 
 
 class Clock:

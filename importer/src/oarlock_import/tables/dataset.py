@@ -73,7 +73,7 @@ DATASET: tuple[Row, ...] = (
     *refused("filters belong to the entry of dataset_type text_embeds", "caption_filter_list", unless=([],)),
     judged("conditioning_data", "conditioning", Kind.ANY),
     *refused(
-        "masks come as pictures, from an entry of dataset_type conditioning that conditioning_data names",
+        "none are made of the pictures: name an entry of dataset_type conditioning in conditioning_data",
         "conditioning conditioning_config",
     ),
     *refused("it belongs to an entry of dataset_type conditioning", "conditioning_type source_dataset_id"),
@@ -92,25 +92,27 @@ DATASET: tuple[Row, ...] = (
 CONDITIONING: tuple[Row, ...] = (
     *_STORE,
     judged("instance_data_dir", "conditioning.source", Kind.TEXT, aliases=("instance_data_root",)),
-    judged("conditioning_type", "conditioning.kind", Kind.TEXT, words={"mask": "Mask"}),
+    judged(
+        "conditioning_type", "conditioning.kind", Kind.TEXT, words={"mask": "Mask", "reference_strict": "Reference"}
+    ),
     *ignored(
-        "a mask is cut, flipped and cached as its picture is, and seen as often",
+        "it is cut, flipped and cached as its picture is, and seen as often",
         "resolution resolution_type crop crop_aspect crop_style crop_aspect_buckets minimum_image_size maximum_image_size"
         " target_downsample_size max_upscale_threshold minimum_aspect_ratio maximum_aspect_ratio repeats probability"
         " max_num_samples start_step end_step start_epoch end_epoch cache_dir_vae vae_cache_ondemand vae_cache_disable"
         " disable_vae_cache vae_cache_clear_each_epoch image_embeds",
     ),
     *ignored(
-        "masks have no captions",
+        "captions are those of the pictures",
         "caption_strategy instance_prompt prepend_instance_prompt only_instance_prompt text_embeds text_cache_disable",
     ),
-    *ignored("masks are found by the names of their pictures", "metadata_backend parquet preserve_data_backend_cache"),
+    *ignored("they are found by the names of their pictures", "metadata_backend parquet preserve_data_backend_cache"),
     *ignored(
         "caches are keyed by content",
         "hash_filenames shorten_filenames scan_for_errors vae_cache_scan_behaviour ignore_epochs",
     ),
-    *refused("masks belong to the entry whose conditioning_data names them", "source_dataset_id"),
-    *refused("the sources of masks are pictures", "conditioning conditioning_data conditioning_config"),
+    *refused("they belong to the entry whose conditioning_data names them", "source_dataset_id"),
+    *refused("these are pictures, of which none are made", "conditioning conditioning_data conditioning_config"),
     *refused("pictures only, no video or sound", "video audio"),
     *ignored("pictures for validation come from prompts", "disable_validation"),
     *ignored(

@@ -32,6 +32,7 @@ MODEL: tuple[Row, ...] = (
             "dev": "Dev",
             "schnell": "Schnell",
             "krea": "Krea",
+            "kontext": "Kontext",
             "klein-4b": "KleinBase4B",
             "klein-9b": "KleinBase9B",
             "base": "Base",

@@ -51,8 +51,8 @@ def _plan(options: argparse.Namespace) -> int:
             sys.stdout.write(describe(data))
             now("choosing what fits")
             training = local_manifest.moved(spec, paths)
-            sizes, text = [bucket.size for bucket in data.buckets], data.encoded.tokens
-            sys.stdout.write(forecast(spec, training, sizes, text_tokens=text, gpu=options.gpu, fabric=options.fabric))
+            tokens, text = data.image_tokens, data.encoded.tokens
+            sys.stdout.write(forecast(spec, training, tokens, text_tokens=text, gpu=options.gpu, fabric=options.fabric))
     return ExitCode.DONE
 
 

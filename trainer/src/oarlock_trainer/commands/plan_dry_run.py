@@ -17,15 +17,16 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
-from oarlock_api.dataset import EmbedMode, Role
+from oarlock_api.dataset import ConditioningKind, EmbedMode, Role
 from oarlock_api.training import Task
 from oarlock_trainer.commands.config_checks import check_config
 from oarlock_trainer.commands.local_manifest import job_file, moved
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.batch_fit import batch_of
 from oarlock_trainer.data.cache_keys import fingerprints
-from oarlock_trainer.data.entries import keeps_mirrored, keeps_pairs
+from oarlock_trainer.data.entries import keeps_mirrored
 from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_an_epoch, steps_of
+from oarlock_trainer.data.image_tokens import image_tokens, pictures_of
 from oarlock_trainer.data.metadata.facts import counts_of, rejected_in
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
@@ -83,12 +84,14 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
         buckets, steps, epoch_steps = _cut(table, training, batch, groups)
         kept = [one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in training.data.datasets]
         stored = [(place, size, len(rows)) for place, size, rows in groups if kept[place]]
-        ways, masked = (1 + keeps_mirrored(training)).tolist(), keeps_pairs(training).tolist()
+        sets = training.data.datasets
+        ways, masked = (1 + keeps_mirrored(training)).tolist(), [one.has(ConditioningKind.MASK) for one in sets]
+        pictures = [pictures_of(one) for one in sets]
         return DataPlan(
             batch=batch,
             buckets=buckets,
             pictures=int(table.kept.sum()),
-            stored=[(size, count * ways[place]) for place, size, count in stored],
+            stored=[(size, count * ways[place] * pictures[place]) for place, size, count in stored],
             masks=[(size, count * ways[place]) for place, size, count in stored if masked[place]],
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
@@ -139,20 +142,19 @@ def _cut(
     table: Table, training: Training, batch: Batch, groups: Sequence[tuple[int, Size, np.ndarray]]
 ) -> tuple[list[PlannedBucket], int, int | None]:
     """(buckets, steps, steps of an epoch). A job that only fills caches takes pictures of any number and has no steps."""
-    names = [dataset.name for dataset in training.data.datasets]
+    datasets, grid = training.data.datasets, family_of(training.model).grid
+
+    def planned(place: int, size: Size, pictures: int, repeats: int) -> PlannedBucket:
+        one = datasets[place]
+        tokens = image_tokens(one, size, grid)
+        return PlannedBucket(dataset=one.name, image_tokens=tokens, size=size, pictures=pictures, repeats=repeats)
+
     if training.task is not Task.TRAIN:
-        whole = [
-            PlannedBucket(dataset=names[place], size=size, pictures=len(rows), repeats=0)
-            for place, size, rows in groups
-        ]
-        return whole, 0, None
+        return [planned(place, size, len(rows), 0) for place, size, rows in groups], 0, None
     buckets = make_buckets(table, training, batch)
     steps = steps_of(make_timeline(buckets, training, effective=batch.effective), training)
-    planned = [
-        PlannedBucket(dataset=names[one.dataset], size=one.size, pictures=len(one.rows), repeats=one.repeats)
-        for one in buckets
-    ]
-    return planned, steps, steps_an_epoch(buckets, training, effective=batch.effective)
+    drawn = [planned(one.dataset, one.size, len(one.rows), one.repeats) for one in buckets]
+    return drawn, steps, steps_an_epoch(buckets, training, effective=batch.effective)
 
 
 @contextmanager

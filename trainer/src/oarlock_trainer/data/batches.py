@@ -131,7 +131,8 @@ class Loader:
             micro_batches.append(self._micro_batch(rows, shown, indices, Purpose.SAMPLE))
         one, idle = micro_batches[0], self._dealing.passes - len(micro_batches)
         weights = [self._dealing.weight] * len(micro_batches) + [0.0] * idle
-        tokens = one.latents.shape[-1] * one.latents.shape[-2] // self._family.grid.patch**2 + one.text.shape[1]
+        pictures = (one.latents, *([] if one.reference is None else [one.reference]))
+        tokens = sum(each.shape[-1] * each.shape[-2] for each in pictures) // self._family.grid.patch**2 + one.text.shape[1]
         role = self._training.data.datasets[bucket.dataset].role
         micro_batches += micro_batches[-1:] * idle
         return StepBatch(
@@ -211,6 +212,7 @@ class Loader:
             guidance=_floats(schedule.guidance(objective, draw) for draw in draws),
             text_mask=_mask([len(sequence) for _, sequence in texts], text.shape[1]) if masked else None,
             loss_mask=_stacked([one.mask for one in shown]),
+            reference=_stacked([one.reference for one in shown]),
         )
         return batch.pinned() if self._pin else batch
 
@@ -255,9 +257,9 @@ def _floats(values: object) -> torch.Tensor:
     return torch.tensor(list(values), dtype=torch.float32)  # type: ignore[call-overload]
 
 
-def _stacked(masks: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
-    """One tensor of all; None where the data set has no masks."""
-    found = [mask for mask in masks if mask is not None]
+def _stacked(pairs: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """One tensor of all; None where the data set has no such pairs."""
+    found = [pair for pair in pairs if pair is not None]
     return torch.stack(found) if found else None
 
 

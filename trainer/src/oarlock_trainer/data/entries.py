@@ -17,6 +17,7 @@ from oarlock_api.dataset import EmbedMode
 from oarlock_trainer.data.metadata.table import KEY_BYTES
 
 if TYPE_CHECKING:
+    from oarlock_api.dataset import ConditioningKind, Dataset
     from oarlock_api.training import Training
     from oarlock_trainer.data.metadata.table import Picture, Table
 
@@ -74,6 +75,11 @@ def picture_at(table: Table, entry: int) -> Picture:
     if quarter >= PAIR:
         picture = replace(picture, paired=True, image_key=picture.pair_key)
     return replace(picture, mirrored=True, image_key=_mirrored_key(picture.image_key)) if quarter % 2 else picture
+
+
+def pair_kind(picture: Picture, dataset: Dataset) -> ConditioningKind | None:
+    """Which kind of pair is meant; None where it is the picture itself."""
+    return dataset.conditioning.kind if picture.paired and dataset.conditioning else None
 
 
 def _mirrored_keys(keys: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Latents of rows and their masks: read from the cache, or made now where a data set's are not made before training."""
+"""Latents of rows and their pairs: read from the cache, or made now where a data set's are not made before training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from oarlock_api.dataset import EmbedMode
+from oarlock_api.dataset import ConditioningKind, EmbedMode
 from oarlock_trainer.data.entries import PAIR, picture_at
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Encoding(Protocol):
     """Makes the latents of pictures that have none in the cache."""
 
     def encode(self, pictures: Sequence[Picture]) -> Sequence[Record | None]:
-        """Of pictures of one size, or of their masks, in order; None of one that cannot be used, which is told."""
+        """Of pictures of one size, or of their pairs, in their order; None of one that cannot be used, which is told and counted."""
         ...
 
     def close(self) -> None:
@@ -36,10 +36,16 @@ class Encoding(Protocol):
 
 
 class Shown(NamedTuple):
-    """A picture as it is trained, both bfloat16: latents (C, h, w), and its mask (1, h, w) where the data set has masks."""
+    """A picture as it is trained, all bfloat16: latents (C, h, w), and where the data set has such its mask (1, h, w), or the
+    latents of its reference (C, h, w).
+    """
 
     latents: torch.Tensor
-    mask: torch.Tensor | None
+    mask: torch.Tensor | None = None
+    reference: torch.Tensor | None = None
+
+
+_FIELDS = {ConditioningKind.MASK: "mask", ConditioningKind.REFERENCE: "reference"}
 
 
 class RowLatents:
@@ -56,17 +62,18 @@ class RowLatents:
     def of(self, dataset: int, rows: np.ndarray, mirrored: np.ndarray) -> list[Shown | None]:
         """Rows of one data set and size; `mirrored` (n,) bool says which way each is shown.
 
-        None of a picture that cannot be used, or whose mask cannot; it is tried once.
+        None of a picture that cannot be used, or whose pair cannot; it is tried once.
         """
         entries = rows + mirrored * np.int64(len(self._table))
         latents = self._read(dataset, entries.tolist())
-        masks: list[torch.Tensor | None] = [None] * len(rows)
-        has_masks = self._datasets[dataset].conditioning is not None
-        if has_masks:
-            masks = self._read(dataset, (entries + PAIR * len(self._table)).tolist())
+        conditioning = self._datasets[dataset].conditioning
+        if conditioning is None:
+            return [None if one is None else Shown(one) for one in latents]
+        pairs = self._read(dataset, (entries + PAIR * len(self._table)).tolist())
+        field = _FIELDS[conditioning.kind]
         return [
-            None if one is None or (has_masks and mask is None) else Shown(one, mask)
-            for one, mask in zip(latents, masks, strict=True)
+            None if one is None or pair is None else Shown(one, **{field: pair})
+            for one, pair in zip(latents, pairs, strict=True)
         ]
 
     def _read(self, dataset: int, entries: Sequence[int]) -> list[torch.Tensor | None]:

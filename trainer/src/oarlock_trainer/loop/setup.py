@@ -35,6 +35,7 @@ from oarlock_trainer.preprocess.pipeline import prepare
 from oarlock_trainer.runtime.start_clock import StartPart
 from oarlock_trainer.storage.locations import locations_of
 from oarlock_trainer.validation.image_requests import read_image_requests
+from oarlock_trainer.validation.references import prepare_references
 from oarlock_trainer.validation.texts import prepare_texts
 from oarlock_trainer.validation.validation import Validation
 
@@ -153,7 +154,7 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
 
     wanted = ranks.decide(lambda: read_image_requests(job, locations))
     prepared = prepare(job, locations, ranks, cut=cut, go_on=go_on)
-    validation = _validation(job, ranks, wanted, go_on=go_on) if wanted else None
+    validation = _validation(job, locations, ranks, wanted, go_on=go_on) if wanted else None
     clock.lap(StartPart.DATA)
     return Setup(
         job=job,
@@ -179,9 +180,11 @@ def _memory_of(job: Job, environment: Mapping[str, str]) -> tuple[Path | None, i
     return Path(kept), int(step) if step else None
 
 
-def _validation(job: Job, ranks: RankGroup, wanted: Sequence[ImageRequest], *, go_on: Callable[[], None]) -> Validation:
-    """What makes the pictures, with all prompts encoded."""
+def _validation(
+    job: Job, locations: Locations, ranks: RankGroup, wanted: Sequence[ImageRequest], *, go_on: Callable[[], None]
+) -> Validation:
+    """What makes the pictures, with all prompts and references encoded."""
     texts = prepare_texts(job, ranks, wanted, go_on=go_on)
-    return Validation(
-        job, ranks, wanted, texts, architecture=read_architecture(model_folder(job), family_of(job.training.model))
-    )
+    references = prepare_references(job, locations, ranks, wanted, go_on=go_on)
+    architecture = read_architecture(model_folder(job), family_of(job.training.model))
+    return Validation(job, ranks, wanted, texts, references, architecture=architecture)

@@ -32,11 +32,11 @@ class PictureEncoder:
         self.pixels = family.grid.pixels
 
     @torch.no_grad()
-    def encode(self, pictures: np.ndarray, seeds: Sequence[int]) -> Tensor:
+    def encode(self, pictures: np.ndarray, seeds: Sequence[int] | None) -> Tensor:
         """(B, H, W, 3) uint8 -> latents (B, C, h, w) bfloat16, as the family makes them.
 
         Where that is a sample of the latent distribution, it is a fixed one of each picture, drawn from its own seed: on
-        the CPU, so that every device has the same noise. Latents are rounded once, at the end.
+        the CPU, so that every device has the same noise; without seeds it is the mean. Latents are rounded once, at the end.
 
         The host waits for the GPU, three times for a batch: with the pixels, with the noise, which comes behind the VAE's
         work, and with the result. It waits for the caller's stream alone: see `OwnStream`.
@@ -44,6 +44,8 @@ class PictureEncoder:
         pixels = normalized(torch.from_numpy(pictures).to(self._device), self._dtype)
 
         def draw(shape: Sequence[int]) -> Tensor:
+            if seeds is None:
+                return torch.zeros(len(pictures), *shape, device=self._device)
             each = [torch.randn(tuple(shape), generator=torch.Generator().manual_seed(seed)) for seed in seeds]
             return torch.stack(each).to(self._device)
 

@@ -40,6 +40,8 @@ class Flavor:
     guidance: float
     is_guided_twice: bool = False
     """Guidance is the scale of two passes for each step, one of them with the negative prompt, and no input of the model."""
+    takes_reference: bool = False
+    """The model may be given the latents of a second picture beside the noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

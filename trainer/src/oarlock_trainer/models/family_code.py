@@ -42,6 +42,9 @@ class Velocity(Protocol):
         `text` has the model's type; what else goes into the model is rounded as the family's pipeline rounds it. `text_mask`
         (B, T) bool, True where a token is seen; `guidance` (B,), None where the model is told none. Nothing is read back
         from the GPU.
+
+        A family with flavors that take a reference has one more argument, which is given where there is one: `reference`
+        (B, C, h', w'), the latents of a second picture, without noise.
         """
         ...
 

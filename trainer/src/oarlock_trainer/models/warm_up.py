@@ -35,16 +35,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """What is fixed within a bucket: latents of height x width, text tokens."""
+    """What is fixed within a bucket: latents of height x width, text tokens, pictures: 2 with a reference of that size."""
 
     height: int
     width: int
     text_tokens: int
+    pictures: int = 1
 
     @classmethod
-    def of(cls, *, height: int, width: int, text_tokens: int, grid: Grid) -> Shape:
+    def of(cls, *, height: int, width: int, text_tokens: int, grid: Grid, pictures: int = 1) -> Shape:
         """Of pictures of height x width pixels."""
-        return cls(height // grid.pixels, width // grid.pixels, text_tokens)
+        return cls(height // grid.pixels, width // grid.pixels, text_tokens, pictures)
 
 
 def warm_up(
@@ -65,7 +66,7 @@ def warm_up(
     and runs it, may.
     """
     compiles, masked = training.compile.mode is not CompileMode.NONE, masks_text(training)
-    wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width, shape))
+    wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width * shape.pictures, shape))
     run = partial(step_on_zeros, transformer, model=training.model, batch_size=training.batch_size, masked=masked)
     # What is not compiled keeps more than was planned for.
     with torch.compiler.set_stance("force_eager") if compiles else nullcontext(), of_all_blocks(transformer):
@@ -98,10 +99,12 @@ def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: i
     settings = family.architecture(transformer.config)
     zeros = partial(torch.zeros, batch_size, device=weight.device)
     sharded = is_sharded(weight)
+    latents = zeros(settings.latent_channels, shape.height, shape.width)
+    reference = {"reference": latents} if shape.pictures > 1 else {}
     with torch.set_grad_enabled(not sharded):
         output = code_of(model).velocity(
             transformer,
-            zeros(settings.latent_channels, shape.height, shape.width),
+            latents,
             zeros(),
             text=zeros(shape.text_tokens, settings.text_width, dtype=weight.dtype),
             pooled=zeros(settings.pooled_width, dtype=weight.dtype),
@@ -109,6 +112,7 @@ def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: i
             if masked
             else None,
             guidance=zeros() if settings.has_guidance else None,
+            **reference,
         )
     if not sharded:
         torch.autograd.grad(output.float().square().mean(), reached)

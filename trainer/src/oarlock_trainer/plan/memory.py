@@ -224,7 +224,7 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
         arithmetic=f"{work.samples} x text embeddings of this batch and the next, latents and loss",
     )
     if pictures := min(work.encoded, work.samples):
-        pixels = work.image_tokens * work.family.grid.edge**2
+        pixels = work.image_tokens // work.pictures * work.family.grid.edge**2
         yield Component(
             name="encoder",
             bytes=vae_bytes(work.family.vae, pictures=pictures, pixels=pixels),

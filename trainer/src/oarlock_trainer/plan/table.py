@@ -16,11 +16,11 @@ from oarlock_trainer.plan.work import DDP, work_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterator
 
     from oarlock_api.spec import TrainingJobSpec
     from oarlock_api.training import Training
-    from oarlock_trainer.data.buckets import Size
+
 
 
 def named(*, gpu: str | None, fabric: str | None) -> tuple[gpus.Gpu, communication.Interconnect | None]:
@@ -35,7 +35,7 @@ def named(*, gpu: str | None, fabric: str | None) -> tuple[gpus.Gpu, communicati
 def forecast(
     spec: TrainingJobSpec,
     training: Training,
-    sizes: Iterable[Size],
+    tokens: Collection[int],
     *,
     text_tokens: int,
     gpu: str | None,
@@ -43,14 +43,13 @@ def forecast(
 ) -> str:
     """Several lines; none where nothing is trained, or not on GPUs. Types that nobody named (None) are assumed.
 
-    `training` has the paths of this machine; the model need not be on it. `sizes` are those of the buckets. Raises
-    ConfigurationError where the job does not fit into the GPUs.
+    `training` has the paths of this machine; the model need not be on it. `tokens` of the image have samples of the buckets,
+    each number once. Raises ConfigurationError where the job does not fit into the GPUs.
     """
     if training.task is not Task.TRAIN or not spec.gpus_per_node:
         return ""
     kind, ties = named(gpu=gpu, fabric=fabric)
     family = family_of(training.model)
-    tokens = {family.grid.tokens(size.width, size.height) for size in sizes}
     if ties is None:
         ties = communication.assumed_fabric(nodes=spec.nodes, gpus_per_node=spec.gpus_per_node, gpu=kind)
     model = Path(training.model.path or "")

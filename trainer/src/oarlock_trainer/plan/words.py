@@ -22,9 +22,10 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBucket:
-    """One bucket: `pictures` of one dataset and size, seen `repeats` + 1 times an epoch."""
+    """One bucket: `pictures` of one dataset and size, seen `repeats` + 1 times an epoch; a sample has `image_tokens`."""
 
     dataset: str
+    image_tokens: int
     size: Size
     pictures: int
     repeats: int
@@ -55,6 +56,11 @@ class DataPlan:
     text_mode: TextEmbedsMode = TextEmbedsMode.CACHE
     masks: Sequence[tuple[Size, int]] = ()
     notes: Sequence[str] = ()
+
+    @property
+    def image_tokens(self) -> set[int]:
+        """Of samples of all buckets, each number once."""
+        return {bucket.image_tokens for bucket in self.buckets}
 
 
 def describe(plan: DataPlan) -> str:

@@ -9,7 +9,9 @@ from oarlock_api.engine import Attention, CompileMode, OffloadOptimizer, Precisi
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.weights import Lora, Method, QuantizeBase
 from oarlock_trainer.data.batch_fit import Batch, batch_of
-from oarlock_trainer.data.buckets import target_sizes
+from oarlock_trainer.data.buckets import Size, target_sizes
+from oarlock_trainer.data.image_tokens import image_tokens as image_tokens_of
+from oarlock_trainer.data.image_tokens import pictures_of
 from oarlock_trainer.models.families import family_of
 from oarlock_trainer.plan.encoding import live_batch
 from oarlock_trainer.plan.parameters import Parameters, adapters, whole
@@ -58,6 +60,8 @@ class Workload:
     overlap: bool = True
     bucket_elements: int = _BUCKET_ELEMENTS
     ema: EmaDevice | None = None
+    pictures: int = 1
+    """Of a sample: 2 where it has a reference, whose tokens are image tokens, too."""
     encoded: int = 0
     """Pictures that the VAE takes at once while training; 0: all are encoded before."""
     text_home: Home = Home.NONE
@@ -150,6 +154,7 @@ def work_of(
         accumulation=batch.accumulation,
         micro_batches=batch.micro_batches,
         image_tokens=image_tokens or _largest_square(training, family),
+        pictures=max(pictures_of(one) for one in training.data.datasets),
         text_tokens=text_tokens or family.encoded.tokens,
         optimizer=training.optimizer.name,
         offload=training.engine.offload_optimizer is OffloadOptimizer.CPU,
@@ -194,10 +199,9 @@ def _bucket(parameters: Parameters) -> int:
 
 
 def _largest_square(training: Training, family: Family) -> int:
-    wanted = {(training.resolution, training.resolution_type)} | {
-        (one.resolution, one.resolution_type)
-        for one in training.data.datasets
-        if one.resolution is not None and one.resolution_type is not None
-    }
-    sizes = [target_sizes([1.0], resolution=float(resolution), kind=kind) for resolution, kind in wanted]
-    return max(family.grid.tokens(int(width[0]), int(height[0])) for width, height in sizes)
+    found = []
+    for one in training.data.datasets:
+        resolution, kind = one.resolution or training.resolution, one.resolution_type or training.resolution_type
+        width, height = target_sizes([1.0], resolution=float(resolution), kind=kind)
+        found.append(image_tokens_of(one, Size(int(width[0]), int(height[0])), family.grid))
+    return max(found)

@@ -46,7 +46,7 @@ def write(
     captions = np.append(np.repeat(table.kept, counts), True)
     entries = entries_of(table.kept & stored[datasets], table, job.training)
     pictures = np.arange(len(entries)) < PAIR * len(table)
-    masks = {"masks": _extent(latents, entries & ~pictures)} if keeps_pairs(job.training).any() else {}
+    pairs = {"pairs": _extent(latents, entries & ~pictures)} if keeps_pairs(job.training).any() else {}
     body = {
         "version": 1,
         "answers": answers,
@@ -63,7 +63,7 @@ def write(
             for number, dataset in enumerate(job.training.data.datasets)
         ],
         "latents": _extent(latents, entries & pictures),
-        **masks,
+        **pairs,
         "textEmbeds": _extent(texts, captions) | {"where": stores.texts.where if stores.texts else None},
     }
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Pictures -> latents, and their masks, in batches of one size: read, decode and encode at the same time."""
+"""Pictures -> latents, and their pairs, in batches of one size: read, decode and encode at the same time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from oarlock_api.dataset import ConditioningKind
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.preprocess.masks import OtherShapeError, average, decode_mask
+from oarlock_trainer.preprocess.masks import average, decode_mask
+from oarlock_trainer.preprocess.shapes import OtherShapeError, check_shape
 from oarlock_trainer.runtime.errors import StorageError, failed_reading
 from oarlock_trainer.runtime.stages import PipelineStage, Stages, ahead, wait_for
 
@@ -35,7 +37,7 @@ _READS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One picture, or its pair, to encode: its row, where it lies, how it is cut, its unit, and where what is made goes."""
+    """One picture to encode, or its pair of a kind: its row, where it lies, how it is cut, its unit, where what is made goes."""
 
     row: int
     picture: Picture
@@ -43,21 +45,27 @@ class Task:
     cut: Cut
     unit: int
     store: Files
+    pair: ConditioningKind | None = None
 
 
 class OtherSizeError(ValueError):
     """A picture is not the size that the table says: its cut would not fit it."""
 
 
-def decode(content: bytes, cut: Cut, size: Size | None = None, *, mirrored: bool = False) -> np.ndarray:
+def decode(
+    content: bytes, cut: Cut, size: Size | None = None, *, mirrored: bool = False, any_size: bool = False
+) -> np.ndarray:
     """A picture's pixels as they are trained: (H, W, 3) uint8 of the cut's target.
 
-    `size` is the one that the cut was made for, as shown; without it nothing is compared. `mirrored`: left for right, after
-    the cut. Raises OSError and its kin where the file is damaged, OtherSizeError where the picture has another size.
+    `size` is the one that the cut was made for, as shown; without it nothing is compared, and with `any_size` only the shape.
+    `mirrored`: left for right, after the cut. Raises OSError and its kin where the file is damaged, OtherSizeError where the
+    picture has another size, and OtherShapeError.
     """
     with Image.open(io.BytesIO(content)) as opened:
         picture = ImageOps.exif_transpose(opened)
-        if size is not None and picture.size != (size.width, size.height):
+        if size is not None and any_size:
+            check_shape(picture, size)
+        elif size is not None and picture.size != (size.width, size.height):
             raise OtherSizeError(
                 f"not the size that the table says: {picture.width} x {picture.height} as it is shown, there "
                 f"{size.width} x {size.height}"
@@ -74,11 +82,11 @@ def decode(content: bytes, cut: Cut, size: Size | None = None, *, mirrored: bool
     return np.asarray(ImageOps.mirror(picture) if mirrored else picture)
 
 
-def decoded(content: bytes, picture: Picture, cut: Cut) -> np.ndarray:
-    """Pixels of a picture, or of its mask, as they are trained. Raises what `decode` and `decode_mask` do."""
-    if picture.paired:
+def decoded(content: bytes, picture: Picture, cut: Cut, pair: ConditioningKind | None) -> np.ndarray:
+    """Pixels of a picture, or of its pair, as they are trained. Raises what `decode` and `decode_mask` do."""
+    if pair is ConditioningKind.MASK:
         return decode_mask(content, cut, picture.size, mirrored=picture.mirrored)
-    return decode(content, cut, picture.size, mirrored=picture.mirrored)
+    return decode(content, cut, picture.size, mirrored=picture.mirrored, any_size=pair is not None)
 
 
 def encode_pictures(
@@ -106,7 +114,7 @@ def encode_pictures(
 
     def start(task: Task) -> Future[np.ndarray]:
         content = reading.submit(task.source.read, task.picture.file)
-        return decoding.submit(decoded, task.picture, task.cut, after=[content])
+        return decoding.submit(decoded, task.picture, task.cut, task.pair, after=[content])
 
     stages = (reading, decoding, encoding, *out.stages)
     with progress.over(stages), Stages(stages, making=3):
@@ -121,7 +129,7 @@ def encode_pictures(
                 if readable:
                     with encoding.working():
                         pictures, pixels = zip(*((task.picture, found) for task, found in readable), strict=True)
-                        latents = encode(pictures, pixels, encoder)
+                        latents = encode(pictures, pixels, encoder, batch[0][0].pair)
                     made = zip(readable, latents, strict=True)
                     out.put(shard, [_pack(task, latent, out, rejected) for (task, _), latent in made])
                 progress.advance(len(batch))
@@ -130,10 +138,17 @@ def encode_pictures(
     return sorted(rejected)
 
 
-def encode(pictures: Sequence[Picture], pixels: Sequence[np.ndarray], encoder: PictureEncoder) -> torch.Tensor:
-    """Latents of pictures of one size: (B, C, h, w) bfloat16. The seed of each is that of its key. Of masks (B, 1, h, w)."""
-    if pictures[0].paired:
+def encode(
+    pictures: Sequence[Picture], pixels: Sequence[np.ndarray], encoder: PictureEncoder, pair: ConditioningKind | None
+) -> torch.Tensor:
+    """Latents of pictures of one size, or of their pairs: (B, C, h, w) bfloat16. Of masks (B, 1, h, w).
+
+    A picture's are a sample by the seed of its key, a reference's are the mean: what a model is given when it draws.
+    """
+    if pair is ConditioningKind.MASK:
         return average(np.stack(pixels), encoder.pixels)
+    if pair is ConditioningKind.REFERENCE:
+        return encoder.encode(np.stack(pixels), None)
     seeds = [int.from_bytes(picture.image_key[:7], "little") for picture in pictures]
     return encoder.encode(np.stack(pixels), seeds)
 
@@ -149,21 +164,19 @@ def is_finite(latent: torch.Tensor) -> bool:
     return bool(torch.isfinite(latent).all())
 
 
-def unusable(picture: Picture, source: Files, error: Exception) -> Rejected:
-    """What is told of a picture that could not be read or decoded.
+def unusable(picture: Picture, source: Files, error: Exception, pair: ConditioningKind | None) -> Rejected:
+    """What is told of a picture that could not be read or decoded, or whose pair could not.
 
     Raises StorageError where it is the storage that fails, and not the picture.
     """
     if failed_reading(error):
         raise StorageError(f"reading {picture.file} in {source.where}: {error}") from error
-    if isinstance(error, OtherShapeError):
-        return Rejected(
-            picture.dataset, picture.name, "with a mask of another shape", f"its mask {picture.file} is {error}"
-        )
-    if picture.paired:
-        return Rejected(
-            picture.dataset, picture.name, "with an unreadable mask", f"its mask {picture.file} is unreadable: {error}"
-        )
+    if pair and isinstance(error, OtherShapeError):
+        what = f"its {pair.lower()} {picture.file} is {error}"
+        return Rejected(picture.dataset, picture.name, f"with a {pair.lower()} of another shape", what)
+    if pair:
+        what = f"its {pair.lower()} {picture.file} is unreadable: {error}"
+        return Rejected(picture.dataset, picture.name, f"with an unreadable {pair.lower()}", what)
     if isinstance(error, OtherSizeError):
         return Rejected(picture.dataset, picture.name, "of another size", str(error))
     return Rejected(picture.dataset, picture.name, "unreadable", f"unreadable: {error}")
@@ -182,7 +195,7 @@ def _readable(
         try:
             found.append((task, wait_for(future, go_on)))
         except UNREADABLE as error:
-            rejected.append((task.row, unusable(task.picture, task.source, error)))
+            rejected.append((task.row, unusable(task.picture, task.source, error, task.pair)))
     return found
 
 

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from oarlock_api.dataset import EmbedMode
+from oarlock_trainer.data.entries import pair_kind
 from oarlock_trainer.data.metadata.facts import counts_of, total
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.data.metadata.sources import Sources
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
+    from oarlock_api.dataset import ConditioningKind
     from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.preprocess.on_demand import Latents
@@ -109,15 +111,19 @@ class LiveEncoding:
                 self._encoder = PictureEncoder(
                     Path(model.path or ""), family_of(model), self._device, code=code_of(model)
                 )
-            return list(encode([one for one, _ in pictures], [pixels for _, pixels in pictures], self._encoder))
+            pair = self._pair(pictures[0][0])
+            return list(encode([one for one, _ in pictures], [pixels for _, pixels in pictures], self._encoder, pair))
 
     def _pixels(self, picture: Picture) -> np.ndarray | Rejected:
         dataset, source = self._datasets[picture.dataset], self._sources.of(picture)
         cut = picture_cut(self._job.training, dataset, picture.name, picture.size)
         try:
-            return decoded(source.read(picture.file), picture, cut)
+            return decoded(source.read(picture.file), picture, cut, self._pair(picture))
         except UNREADABLE as error:
-            return unusable(picture, source, error)
+            return unusable(picture, source, error, self._pair(picture))
+
+    def _pair(self, picture: Picture) -> ConditioningKind | None:
+        return pair_kind(picture, self._datasets[picture.dataset])
 
     def _leave_out(self, rejected: Sequence[Rejected]) -> None:
         with self._listing:

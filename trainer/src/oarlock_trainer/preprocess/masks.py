@@ -13,14 +13,13 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from oarlock_trainer.preprocess.shapes import check_shape
+
 if TYPE_CHECKING:
     from oarlock_trainer.data.buckets import Cut, Size
 
 _WHITE = 255
 
-
-class OtherShapeError(ValueError):
-    """A mask is no picture of its picture's shape: it would lie beside what it is meant for."""
 
 
 def decode_mask(content: bytes, cut: Cut, size: Size, *, mirrored: bool = False) -> np.ndarray:
@@ -31,7 +30,9 @@ def decode_mask(content: bytes, cut: Cut, size: Size, *, mirrored: bool = False)
     """
     with Image.open(io.BytesIO(content)) as opened:
         mask = ImageOps.exif_transpose(opened)
-        _check(mask, size)
+        check_shape(mask, size)
+        if mask.mode.startswith(("I", "F")):
+            raise ValueError(f"it has more than 8 bits a pixel (mode {mask.mode}): save it as a grey picture of 8 bits")
         if "A" in mask.getbands() or "transparency" in mask.info:
             layer = mask.convert("RGBA")
             mask = Image.alpha_composite(Image.new("RGBA", layer.size, "black"), layer)
@@ -48,15 +49,3 @@ def average(masks: np.ndarray, pixels: int) -> torch.Tensor:
     squares = masks.reshape(count, height // pixels, pixels, width // pixels, pixels)
     shares = squares.sum(axis=(2, 4), dtype=np.int64) / (_WHITE * pixels**2)
     return torch.from_numpy(shares)[:, None].to(torch.bfloat16)
-
-
-def _check(mask: Image.Image, size: Size) -> None:
-    if mask.mode.startswith(("I", "F")):
-        raise ValueError(f"it has more than 8 bits a pixel (mode {mask.mode}): save it as a grey picture of 8 bits")
-    # A mask of another size has the picture's shape but for a pixel of its own, which rounding takes or gives.
-    wide, high = mask.height * size.width / size.height, mask.width * size.height / size.width
-    if min(abs(mask.width - wide), abs(mask.height - high)) > 1.0:
-        raise OtherShapeError(
-            f"not the shape of its picture: {mask.width} x {mask.height}, the picture is {size.width} x {size.height} as it "
-            "is shown"
-        )

@@ -18,6 +18,7 @@ import torch
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.data import OnMissingEmbeds
+from oarlock_api.dataset import ConditioningKind
 from oarlock_api.training import Task
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.cache_keys import fingerprints
@@ -216,10 +217,11 @@ def _work(job: Job, table: Table, stores: EmbeddingStores, found: FoundEmbedding
     latents, texts = EmbeddingIndex(found.latents, stores.latents), text_places(found.texts, stores)
     encoded, unpadded = family_of(job.training.model).encoded, masks_text(job.training)
     absent, wanted = missing_latents(job, table, latents), beforehand(job, table)
+    masks = [place for place, one in enumerate(job.training.data.datasets) if one.has(ConditioningKind.MASK)]
     with storage("sharing out the work"):
         return publish_work(
             job,
-            latents=latent_work(table, encoded, missing=absent, wanted=wanted),
+            latents=latent_work(table, encoded, missing=absent, wanted=wanted, masks=masks),
             text=text_work(table, encoded, missing=missing_texts(table, texts), unpadded=unpadded),
         )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_trainer.data.entries import picture_at
+from oarlock_trainer.data.entries import pair_kind, picture_at
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.data.metadata.sources import Sources
 from oarlock_trainer.data.progress import Progress
@@ -107,7 +107,7 @@ def encode_own_pictures(
     bound: Callable[[Sequence[tuple[int, Rejected]]], None],
     go_on: Callable[[], None],
 ) -> list[tuple[int, Rejected]]:
-    """Encode and publish this rank's share of pictures and masks; returns rows whose pictures cannot be used.
+    """Encode and publish this rank's share of pictures and pairs; returns rows whose pictures cannot be used.
 
     `bound` raises where they are too many.
     """
@@ -140,7 +140,8 @@ def _tasks(
             picture = picture_at(table, entry)
             cut = picture_cut(job.training, datasets[picture.dataset], picture.name, picture.size)
             store, row = stores.of_dataset[picture.dataset], entry % len(table)
-            yield Task(row=row, picture=picture, source=sources.of(picture), cut=cut, unit=number, store=store)
+            pair, source = pair_kind(picture, datasets[picture.dataset]), sources.of(picture)
+            yield Task(row=row, picture=picture, pair=pair, source=source, cut=cut, unit=number, store=store)
 
 
 def _own(ranks: RankGroup, work: np.ndarray) -> list[np.ndarray]:

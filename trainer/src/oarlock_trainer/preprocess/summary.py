@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodingWork:
-    """Latents, masks and texts that were `made` by all ranks together, pictures left out of `found`, and seconds."""
+    """Latents, pairs and text embeddings that were `made` by all ranks together, pictures left out of `found`, and seconds."""
 
     made: int
     quarantined: int
@@ -24,13 +24,13 @@ class EncodingWork:
 
 def summary(report: Mapping[str, Any], work: EncodingWork) -> str:
     """`report` is that of data_report."""
-    latents, texts, masks = report["latents"], report["textEmbeds"], report.get("masks")
+    latents, texts, pairs = report["latents"], report["textEmbeds"], report.get("pairs")
     places = ", ".join(sorted({one["where"] for one in report["datasets"] if one["where"]}))
     said = (
         f"{_extent(texts, 'text embeddings')} in {texts['where']}" if texts["where"] else "captions encoded in training"
     )
-    there = sum(one["records"] for one in (latents, texts, masks) if one) - work.made
-    drawn = " and ".join([_extent(latents, "latents"), *([_extent(masks, "masks")] if masks else [])])
+    there = sum(one["records"] for one in (latents, texts, pairs) if one) - work.made
+    drawn = " and ".join([_extent(latents, "latents"), *([_extent(pairs, "masks or references")] if pairs else [])])
     return (
         f"preprocessed: {drawn}{f' in {places}' if places else ''}, "
         f"{said}; {work.made:,} of them made now, {max(there, 0):,} were "

@@ -17,7 +17,7 @@ from oarlock_trainer.data.matching import firsts
 from oarlock_trainer.data.shards import SHARD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.models.encoded import Encoded
@@ -38,10 +38,13 @@ _LONG_CAPTION = 4
 """What is not padded is a quarter of a padded sequence, or less."""
 
 
-def latent_work(table: Table, encoded: Encoded, *, missing: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def latent_work(
+    table: Table, encoded: Encoded, *, missing: np.ndarray, wanted: np.ndarray, masks: Collection[int] = ()
+) -> np.ndarray:
     """WORK for `missing` latents among all that are `wanted` beforehand, both (entries,) bool as in data.entries.
 
-    Units are numbered from the largest to the smallest. What is mirrored has units of its own, and so have masks.
+    Units are numbered from the largest to the smallest. What is mirrored has units of its own, and so have pairs, which are
+    masks of the data sets `masks`, by their places in the job.
     """
     entries = np.flatnonzero(wanted)
     quarter, rows = np.divmod(entries, max(len(table), 1))
@@ -50,7 +53,8 @@ def latent_work(table: Table, encoded: Encoded, *, missing: np.ndarray, wanted: 
     buckets = datasets << np.uint64(48) | width << np.uint64(24) | height
     _, one_of, bucket, counts = np.unique(buckets, return_index=True, return_inverse=True, return_counts=True)
     sides = width[one_of], height[one_of]
-    each = np.where(quarter[one_of] < PAIR, encoded.latents(*sides), encoded.mask(*sides)).astype(np.int64)
+    is_mask = (quarter[one_of] >= PAIR) & np.isin(table.datasets()[rows[one_of]], list(masks))
+    each = np.where(is_mask, encoded.mask(*sides), encoded.latents(*sides)).astype(np.int64)
     length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)
     units = -(-counts // length)
     order = np.argsort(bucket, kind="stable")

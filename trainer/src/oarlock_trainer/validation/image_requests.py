@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from posixpath import splitext
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.training import Task
+from oarlock_trainer.data.metadata.listing import pictures
 from oarlock_trainer.models import folder
 from oarlock_trainer.models.families import family_of, flavor_of
 from oarlock_trainer.models.family import SCHEDULER
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from oarlock_api.training import Training
     from oarlock_api.validation import Validation
     from oarlock_trainer.runtime.job import Job
+    from oarlock_trainer.storage.files import FileEntry, Files
     from oarlock_trainer.storage.locations import Locations
 
 _FIELD = "training.validation.promptsFrom"
+REFERENCES = "training.validation.references"
 _MOST_PROMPTS = 256
 _LIBRARY_BYTES = 4 * 2**20
 _LONGEST_NAME = 120
@@ -44,6 +50,8 @@ class ImageRequest:
     guidance: float
     scale: float
     seed: int
+    reference: FileEntry | None = None
+    """Below training.validation.references."""
 
 
 def read_image_requests(job: Job, locations: Locations) -> list[ImageRequest]:
@@ -57,19 +65,42 @@ def read_image_requests(job: Job, locations: Locations) -> list[ImageRequest]:
     scheduler = Path(job.training.model.path or "") / SCHEDULER
     folder.check_file(scheduler, "scheduler_config.json", field="training.model.path")
     prompts = _prompts(job, locations, settings)
+    references = _references(job, locations, prompts)
     found = [
-        _picture(job.training, settings, name, prompt, size)
+        replace(_picture(job.training, settings, name, prompt, size), reference=references.get(name))
         for size in settings.resolutions
         for name, prompt in prompts.items()
     ]
     return sorted(found, key=lambda one: -one.width * one.height)
 
 
+def references_of(job: Job, locations: Locations) -> Files | None:
+    """The place of the prompts' references, if they have such."""
+    settings = job.training.validation
+    return locations.files_at(settings.references, REFERENCES) if settings and settings.references else None
+
+
+def _references(job: Job, locations: Locations, prompts: Iterable[str]) -> dict[str, FileEntry]:
+    """Name of a prompt -> its reference. Raises ConfigurationError where prompts have none though others have."""
+    files = references_of(job, locations)
+    if files is None:
+        return {}
+    found: dict[str, FileEntry] = {}
+    for entry in pictures(files.list()):
+        found.setdefault(splitext(entry.name)[0], entry)
+    if missing := [name for name in prompts if name not in found]:
+        raise ConfigurationError(
+            f"{REFERENCES}: {files.where} has no picture for {', '.join(missing)}: add {missing[0]}.png, or one with another "
+            "ending, or remove the prompt"
+        )
+    return found
+
+
 def check_prompts(job: Job, locations: Locations) -> None:
     """What read_image_requests says of the prompts, on a machine without the model."""
     settings = job.training.validation
     if settings and job.training.task is not Task.PREPROCESS:
-        _prompts(job, locations, settings)
+        _references(job, locations, _prompts(job, locations, settings))
 
 
 def _prompts(job: Job, locations: Locations, settings: Validation) -> dict[str, str]:

@@ -90,7 +90,7 @@ class Pictures:
         return [entry for entry in found if isinstance(entry, dict)]
 
     def _entry(self, step: int, made: MadeImage) -> dict[str, Any]:
-        facts = {key: value for key, value in asdict(made.wanted).items() if key != "file"}
+        facts = {key: value for key, value in asdict(made.wanted).items() if key != "file" and value is not None}
         return facts | {"step": step, "file": made.file, "seconds": round(made.seconds, 3), "jobUid": self._job_uid}
 
     def _grid(self, entries: Sequence[dict[str, Any]]) -> Image.Image:

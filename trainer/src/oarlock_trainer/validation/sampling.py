@@ -68,6 +68,7 @@ def denoise(
     noise: Tensor,
     text: Text,
     *,
+    reference: Tensor | None = None,
     family: Family,
     code: FamilyCode,
     guidance: Guidance,
@@ -75,15 +76,19 @@ def denoise(
     steps: int,
     go_on: Callable[[], None],
 ) -> Tensor:
-    """Latents (1, C, h, w) float32, from noise of this shape. `go_on` is called before each step, and may raise to stop."""
+    """Latents (1, C, h, w) float32, from noise of this shape. `go_on` is called before each step, and may raise to stop.
+
+    `reference` (1, C, h', w') is given to the model in each step, in both passes where there are two.
+    """
     latents = noise.float()
     code.set_noise_levels(scheduler, steps, noise.shape[-1] * noise.shape[-2] // family.grid.patch**2)
+    given = {} if reference is None else {"reference": reference}
     told = None if guidance.told is None else torch.full((1,), guidance.told, device=noise.device)
 
     def direction(text: Text, latents: Tensor, sigma: Tensor) -> Tensor:
         sigmas = sigma.to(noise.device)[None]
         return code.velocity(
-            model, latents, sigmas, text=text.sequence, pooled=text.pooled, text_mask=None, guidance=told
+            model, latents, sigmas, text=text.sequence, pooled=text.pooled, text_mask=None, guidance=told, **given
         ).float()
 
     for timestep in scheduler.timesteps:

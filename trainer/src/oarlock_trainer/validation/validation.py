@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.validation.image_requests import ImageRequest
+    from oarlock_trainer.validation.references import References
     from oarlock_trainer.validation.texts import Texts
 
 MOST_SECONDS = 600.0
@@ -65,6 +66,7 @@ class Validation:
         ranks: RankGroup,
         wanted: Sequence[ImageRequest],
         texts: Texts,
+        references: References,
         *,
         architecture: Architecture,
         clock: Callable[[], float] = time.monotonic,
@@ -74,7 +76,7 @@ class Validation:
         self._model = Path(job.training.model.path or "")
         self._family, self._code = family_of(job.training.model), code_of(job.training.model)
         self._wanted = wanted
-        self._texts = texts
+        self._texts, self._references = texts, references
         self._architecture = architecture
         self._pictures = Pictures(job.output, job_uid=job.file.job_uid)
         self._decoder: PictureDecoder | None = None
@@ -153,7 +155,7 @@ class Validation:
         return made, failed
 
     def _draw(self, transformer: nn.Module, wanted: ImageRequest, go_on: Callable[[], None]) -> Image.Image:
-        device = self._ranks.device
+        device, reference = self._ranks.device, self._references.read(wanted)
         latents = denoise(
             transformer,
             draw_noise(
@@ -164,6 +166,7 @@ class Validation:
                 height=wanted.height,
             ).to(device),
             self._text(wanted.prompt),
+            reference=None if reference is None else reference.to(device),
             family=self._family,
             code=self._code,
             guidance=Guidance(

@@ -1,4 +1,4 @@
-"""FLUX.1 (Dev, Schnell, Krea) in numbers and names."""
+"""FLUX.1 (Dev, Schnell, Krea, Kontext) in numbers and names."""
 
 from __future__ import annotations
 

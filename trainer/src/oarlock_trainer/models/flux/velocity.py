@@ -17,29 +17,35 @@ def velocity(
     pooled: Tensor,
     text_mask: Tensor | None,
     guidance: Tensor | None,
+    reference: Tensor | None = None,
 ) -> Tensor:
     """See `family_code.Velocity`; `model` is diffusers' FluxTransformer2DModel. In FLUX.1 C = 16.
 
-    The model is told sigma itself (diffusers multiplies it by 1000).
+    The model is told sigma itself (diffusers multiplies it by 1000). A reference's tokens stand behind the picture's own, at
+    places of their own, and nothing is predicted for them: FLUX.1 Kontext, as by diffusers' FluxKontextPipeline.
     """
     channels, height, width = noisy.shape[1:]
+    packed, places = pack(noisy), image_ids(height, width, noisy.device)
+    if reference is not None:
+        packed = torch.cat([packed, pack(reference.to(packed.dtype))], dim=1)
+        places = ids_with_reference((height, width), (reference.shape[2], reference.shape[3]), noisy.device)
     arguments = {}
     if text_mask is not None:
-        every_image_token = text_mask.new_ones(len(text_mask), (height // 2) * (width // 2))
+        every_image_token = text_mask.new_ones(len(text_mask), packed.shape[1])
         mask = torch.cat([text_mask, every_image_token], dim=1)
         arguments["joint_attention_kwargs"] = {"attention_mask": mask[:, None, None, :]}
     tokens: Tensor = model(
-        hidden_states=pack(noisy).to(text.dtype),
+        hidden_states=packed.to(text.dtype),
         encoder_hidden_states=text,
         pooled_projections=pooled,
         timestep=sigmas.to(text.dtype),
         guidance=None if guidance is None else guidance.to(text.dtype),
-        img_ids=image_ids(height, width, noisy.device),
+        img_ids=places,
         txt_ids=text_ids(text.shape[1], noisy.device),
         return_dict=False,
         **arguments,
     )[0]
-    return unpack(tokens, channels=channels, height=height, width=width)
+    return unpack(tokens[:, : (height // 2) * (width // 2)], channels=channels, height=height, width=width)
 
 
 def pack(latents: Tensor) -> Tensor:
@@ -64,6 +70,14 @@ def image_ids(height: int, width: int, device: torch.device) -> Tensor:
     rows, columns = torch.arange(height // 2, device=device), torch.arange(width // 2, device=device)
     grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1).reshape(-1, 2)
     return torch.cat([torch.zeros_like(grid[:, :1]), grid], dim=1).to(torch.float32)
+
+
+@cache
+def ids_with_reference(size: tuple[int, int], reference: tuple[int, int], device: torch.device) -> Tensor:
+    """The same of latents (h, w) and behind them a reference's, whose tokens have 1 in place of 0. The same tensor each time."""
+    behind = image_ids(*reference, device).clone()
+    behind[:, 0] = 1.0
+    return torch.cat([image_ids(*size, device), behind])
 
 
 @cache

@@ -34,7 +34,7 @@ class MicroBatch:
 
     bfloat16, as it was encoded: latents (B, C, h, w), text (B, T, t), pooled (B, p). float32: noise (B, C, h, w), sigmas and
     guidance (B,). text_mask (B, T) bool or None where padding is not masked. loss_mask (B, 1, h, w) bfloat16, 0 .. 1, or None
-    where all of the pictures counts.
+    where all of the pictures counts; reference (B, C, h, w) bfloat16, latents of second pictures, where the model is given such.
     """
 
     latents: Tensor
@@ -45,6 +45,7 @@ class MicroBatch:
     guidance: Tensor
     text_mask: Tensor | None
     loss_mask: Tensor | None = None
+    reference: Tensor | None = None
 
     def to(self, device: torch.device) -> MicroBatch:
         """The same batch on a device. Out of pinned memory the host does not wait for the copies."""
@@ -112,6 +113,7 @@ def predict(model: nn.Module, batch: MicroBatch, *, velocity: Velocity, has_guid
     """
     sigmas = batch.sigmas.view(-1, 1, 1, 1)
     noisy = (1.0 - sigmas) * batch.latents.float() + sigmas * batch.noise.float()
+    given = {} if batch.reference is None else {"reference": batch.reference}
     return velocity(
         model,
         noisy,
@@ -120,6 +122,7 @@ def predict(model: nn.Module, batch: MicroBatch, *, velocity: Velocity, has_guid
         pooled=batch.pooled,
         text_mask=batch.text_mask,
         guidance=batch.guidance if has_guidance else None,
+        **given,
     )
 
 

@@ -1,4 +1,4 @@
-"""Masks: the entry of dataset_type conditioning that a data set's conditioning_data names."""
+"""Masks and references: the entry of dataset_type conditioning that a data set's conditioning_data names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from oarlock_import.options import Options
 
 TYPE = "conditioning"
-"""Of the entries that masks come from."""
+"""Of the entries that they come from."""
 _FIELD = "conditioning.source"
 
 
@@ -30,10 +30,10 @@ def place(
 ) -> None:
     """Write the conditioning of data sets; `entries` are those of dataset_type conditioning by their id."""
     for dataset, draft in datasets:
-        entry = _entry(dataset, entries)
+        entry = _entry(dataset, options, entries)
         if entry is not None and (source := locate(entry, _FIELD)) is not None:
             draft.put("conditioning", {"source": source, "kind": entry.word("conditioning_type")})
-            entry.mapped("conditioning_type", words="-> conditioning.kind: Mask")
+            entry.mapped("conditioning_type", words=f"-> conditioning.kind: {entry.word('conditioning_type')}")
             entry.mapped("id", words="-> conditioning of the data sets that name it")
             dataset.mapped("conditioning_data", words=f"-> {_FIELD}")
     named = {name for dataset, _ in datasets for name in _names(dataset)}
@@ -44,18 +44,20 @@ def place(
         options.refused("masked_loss_probability", "masks count in every step here: set 1, or remove them")
 
 
-def _entry(dataset: Options, entries: Mapping[str, Options]) -> Options | None:
-    """The entry with a data set's masks; None where there is none, which is reported where one is asked for."""
+def _entry(dataset: Options, options: Options, entries: Mapping[str, Options]) -> Options | None:
+    """The entry that a data set names; None where there is none, which is reported where one is asked for."""
     names = _names(dataset)
     if not names:
         return None
     entry = entries.get(names[0])
     if len(names) > 1:
-        dataset.refused("conditioning_data", "a data set has one source of masks: name one entry")
+        dataset.refused("conditioning_data", "a data set has one source of masks or references: name one entry")
     elif entry is None:
         dataset.refused("conditioning_data", f"there is no entry {names[0]} of dataset_type {TYPE}")
     elif "conditioning_type" not in entry:
-        entry.refused("conditioning_type", "is missing: masks alone are taken, say mask")
+        entry.refused("conditioning_type", "is missing: say mask or reference_strict")
+    elif entry.value("conditioning_type") != "mask" and str(options.value("model_flavour")).lower() != "kontext":
+        entry.refused("conditioning_type", "references are for models that are given such: flux with model_flavour kontext")
     elif entry.value("conditioning_type") is not None:
         return entry
     return None

@@ -1,0 +1,129 @@
+"""Reference pictures of prompts -> latents, once and before the transformer is loaded: no encoder is needed while training.
+
+They lie in one file below the output, named after the VAE, the pictures and the sizes: a resumed run finds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oarlock_api.contract.layout import PRIVATE
+from oarlock_api.dataset import CropStyle, ResolutionType, SizeLimits
+from oarlock_trainer.data import buckets
+from oarlock_trainer.data.cache_keys import fingerprints
+from oarlock_trainer.data.metadata.discovery import header
+from oarlock_trainer.data.quarantine import UNREADABLE
+from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.family_codes import code_of
+from oarlock_trainer.preprocess.latents import decode
+from oarlock_trainer.runtime.atomic_write import replacing
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, failed_reading, storage
+from oarlock_trainer.runtime.file_modes import make_ordinary
+from oarlock_trainer.validation.image_requests import REFERENCES, references_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+    from oarlock_trainer.engine.process_group import RankGroup
+    from oarlock_trainer.runtime.job import Job
+    from oarlock_trainer.storage.files import Files
+    from oarlock_trainer.storage.locations import Locations
+    from oarlock_trainer.validation.image_requests import ImageRequest
+
+_FOLDER = f"{PRIVATE}/validation"
+
+
+class References:
+    """The latents of all references, in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self, wanted: ImageRequest) -> torch.Tensor | None:
+        """(1, C, h, w) bfloat16 of a picture's size; None where it has no reference. Raises StorageError."""
+        from safetensors import safe_open  # noqa: PLC0415
+
+        if wanted.reference is None:
+            return None
+        with storage(f"reading {self._file}"), safe_open(self._file, framework="pt") as file:
+            return file.get_tensor(_key(wanted))[None]
+
+
+def prepare_references(
+    job: Job, locations: Locations, ranks: RankGroup, wanted: Sequence[ImageRequest], *, go_on: Callable[[], None]
+) -> References:
+    """The latents of all references, encoded by rank 0 where they are not there yet. Collective.
+
+    `go_on` is called meanwhile, and may raise to stop. Raises ConfigurationError where one is no picture.
+    """
+    files, family = references_of(job, locations), family_of(job.training.model)
+    different = {_key(one): one for one in wanted if one.reference is not None}
+    versions = [[key, one.reference and one.reference.version] for key, one in sorted(different.items())]
+    facts = [fingerprints(_model(job), family).vae, files and files.where, versions]
+    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+    file = job.output / _FOLDER / f"references-{digest}.safetensors"
+
+    def work() -> None:
+        if files and ranks.rank_info.is_leader and not file.is_file():
+            _encode(job, ranks, files, list(different.values()), file, go_on=go_on)
+
+    ranks.shares(work, go_on)
+    return References(file)
+
+
+def _encode(
+    job: Job, ranks: RankGroup, files: Files, wanted: Sequence[ImageRequest], file: Path, *, go_on: Callable[[], None]
+) -> None:
+    import torch  # noqa: PLC0415
+    from safetensors.torch import save_file  # noqa: PLC0415
+
+    from oarlock_trainer.models.encoders import PictureEncoder  # noqa: PLC0415 - torch
+
+    family = family_of(job.training.model)
+    encoder, found = PictureEncoder(_model(job), family, ranks.device, code=code_of(job.training.model)), {}
+    for one in wanted:
+        go_on()
+        found[_key(one)] = encoder.encode(_pixels(files, one)[None], None)[0].contiguous()
+    with storage(f"writing {file}"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as temporary:
+            save_file(found, temporary)
+        make_ordinary(file.parent)
+    del encoder
+    if ranks.device.type == "cuda":
+        torch.cuda.empty_cache()  # what the encoder held is wanted for the transformer
+
+
+def _pixels(files: Files, wanted: ImageRequest) -> np.ndarray:
+    """(H, W, 3) uint8: the middle of a reference, in the shape of the picture that is drawn."""
+    name = wanted.reference.name if wanted.reference else ""
+    try:
+        size = header(files, name)
+        cut = buckets.cuts(
+            (np.array([size.width]), np.array([size.height])),
+            (np.array([wanted.width]), np.array([wanted.height])),
+            style=CropStyle.CENTER,
+            draws=(np.zeros(1), np.zeros(1)),
+            limits=SizeLimits(),
+            kind=ResolutionType.PIXEL,
+        ).one(0)
+        return decode(files.read(name), cut)
+    except UNREADABLE as error:
+        if failed_reading(error):
+            raise StorageError(f"reading {name} in {files.where}: {error}") from error
+        raise ConfigurationError(f"{REFERENCES}: {name} in {files.where} is no picture ({error}): replace it") from error
+
+
+def _key(wanted: ImageRequest) -> str:
+    return f"{wanted.reference.name if wanted.reference else ''}-{wanted.width}x{wanted.height}"
+
+
+def _model(job: Job) -> Path:
+    return Path(job.training.model.path or "")
