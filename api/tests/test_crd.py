@@ -109,6 +109,7 @@ def test_every_optional_group_starts_with_its_defaults_unless_its_presence_means
         "spec.training.lora.lokr",
         "spec.training.initFrom",
         "spec.training.validation.promptsFrom",
+        "spec.training.validation.references",
         "spec.training.data.textEmbeds",
         "spec.training.data.imageEmbeds",
         "spec.training.data.datasets[].metadata",

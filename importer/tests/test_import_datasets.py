@@ -197,7 +197,9 @@ def test_strict_references_of_kontext_are_its_data_sets_conditioning(
     (own,) = job.spec["training"]["data"]["datasets"]
     assert own["conditioning"] == {"source": {"path": "/output/data/masks"}, "kind": "Reference"}
     assert job.job.spec.training
-    loose = imported(kontext, folder | {"conditioning_data": "before"}, references | {"conditioning_type": "reference_loose"})
+    loose = imported(
+        kontext, folder | {"conditioning_data": "before"}, references | {"conditioning_type": "reference_loose"}
+    )
     assert "conditioning_type" in loose.refused
 
 

@@ -43,12 +43,23 @@ def test_a_model_of_flux2_is_a_path_or_a_repository(
     assert imported(flux2 | fields, folder).spec["training"]["model"] == {"family": "Flux2"} | model
 
 
-@pytest.mark.parametrize("flavour", [None, "dev", "schnell"])
+@pytest.mark.parametrize("flavour", [None, "dev"])
+def test_flux2_is_dev_where_nothing_else_is_said_as_in_simpletuner(
+    flavour: str | None, imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    given = {name: value for name, value in flux2.items() if name != "model_flavour"} | (
+        {"model_flavour": flavour} if flavour else {}
+    )
+    model = imported(given, folder).spec["training"]["model"]
+    assert model == {"family": "Flux2", "flavor": "Dev", "hub": {"repo": "black-forest-labs/FLUX.2-dev"}}
+
+
+@pytest.mark.parametrize("flavour", ["krea", "schnell"])
 def test_a_flavour_that_the_family_does_not_have_here_is_refused(
     flavour: str | None, imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
 ) -> None:
     refused = imported(flux2 | {"model_flavour": flavour}, folder).refused
-    assert refused["model_flavour"].endswith("of FLUX.2 is not here: use one of klein-4b, klein-9b")
+    assert refused["model_flavour"].endswith("of FLUX.2 is not here: use one of dev, klein-4b, klein-9b")
 
 
 def test_layers_are_those_of_the_familys_own_presets(

@@ -171,9 +171,9 @@ class Conditioning(Group):
         "data set's. SimpleTuner: conditioning_data."
     )
     kind: ConditioningKind = Field(
-        description="Mask = where the picture counts in the loss: white does, black does not, grey by its share. It is cut and "
-        "flipped as its picture is. Reference = what the model is given beside the noise, in its picture's shape and cut as that: "
-        "with model.flavor Kontext. SimpleTuner: conditioning_type mask, reference_strict."
+        description="Mask = where the picture counts in the loss: white does, black does not, grey by its share. It is cut "
+        "and flipped as its picture is. Reference = what the model is given beside the noise, in its picture's shape and cut "
+        "as that: of Flux1's Kontext and of Flux2. SimpleTuner: conditioning_type mask, reference_strict."
     )
 
 

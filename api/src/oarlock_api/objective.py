@@ -152,6 +152,6 @@ class Objective(Group):
     )
     attention_mask: StrictBool = Field(
         default=False,
-        description="Mask the padding of text tokens; ZImage's and QwenImage's always is. SimpleTuner: "
-        "flux_attention_masked_training.",
+        description="Mask the padding of text tokens; ZImage's and QwenImage's always is, that in front of Flux2 Dev's texts "
+        "never. SimpleTuner: flux_attention_masked_training.",
     )

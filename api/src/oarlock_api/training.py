@@ -26,7 +26,16 @@ from oarlock_api.publishing import Publication, Tracker
 from oarlock_api.rules import ListMap, Rule, only_when
 from oarlock_api.training_rules import s3_connections_exist
 from oarlock_api.validation import Validation
-from oarlock_api.weights import REFERENCED, Lora, Method, Model
+from oarlock_api.weights import FLAVORS, REFERENCED, Lora, Method, Model
+
+_TAKES_REFERENCE = " || ".join(
+    f"(self.model.family == '{family}' && "
+    f"(has(self.model.flavor) ? self.model.flavor in {[str(flavor) for flavor in flavors]} : "
+    f"{str(FLAVORS[family][0] in flavors).lower()}))"
+    for family, flavors in REFERENCED.items()
+)
+"""CEL: whether the model may be given references."""
+_REFERENCED = "; ".join(f"{family}: {', '.join(flavors)}" for family, flavors in REFERENCED.items())
 
 
 class Task(StrEnum):
@@ -124,13 +133,13 @@ class Training(Group):
             ),
         ),
         Rule(
-            cel=f"(has(self.model.flavor) && self.model.flavor in {[str(flavor) for flavor in REFERENCED]}) || "
+            cel=f"{_TAKES_REFERENCE} || "
             "(!self.data.datasets.exists(d, has(d.conditioning) && d.conditioning.kind == 'Reference') && "
             "(!has(self.validation) || !has(self.validation.references)))",
-            message="references (datasets[].conditioning.kind: Reference, validation.references) are for models that are given "
-            f"such: set model.flavor to {' or '.join(REFERENCED)}, or remove them",
+            message="references (datasets[].conditioning.kind: Reference, validation.references) are for models that are "
+            f"given such ({_REFERENCED}): set model.family and flavor to one of them, or remove the references",
             holds=lambda training: (
-                training.model.flavor in REFERENCED
+                training.model.takes_reference
                 or (
                     all(not one.has(ConditioningKind.REFERENCE) for one in training.data.datasets)
                     and (training.validation is None or training.validation.references is None)

@@ -52,6 +52,7 @@ FLAVORS = {
         ModelFlavor.KLEIN_BASE_9B,
         ModelFlavor.KLEIN_4B,
         ModelFlavor.KLEIN_9B,
+        ModelFlavor.DEV,
     ),
     ModelFamily.Z_IMAGE: (ModelFlavor.BASE, ModelFlavor.TURBO),
     ModelFamily.STABLE_DIFFUSION_3: (ModelFlavor.LARGE, ModelFlavor.MEDIUM),
@@ -59,8 +60,8 @@ FLAVORS = {
 }
 """Variants of each architecture; the first is taken where a job names none."""
 
-REFERENCED = (ModelFlavor.KONTEXT,)
-"""Variants that are given a second picture beside the noise."""
+REFERENCED = {ModelFamily.FLUX1: (ModelFlavor.KONTEXT,), ModelFamily.FLUX2: FLAVORS[ModelFamily.FLUX2]}
+"""Variants that may be given a second picture beside the noise."""
 
 
 class Method(StrEnum):
@@ -116,8 +117,8 @@ class Model(Group):
     flavor: ModelFlavor | None = Field(
         default=None,
         description="Variant; absent = the family's first one (Flux1: Dev, Flux2: KleinBase4B, ZImage: Base, "
-        "StableDiffusion3: Large, QwenImage: V1). Kontext is given a reference, too. Of Flux2 the Base ones are those to "
-        "train, the others are distilled to four steps. SimpleTuner: model_flavour.",
+        "StableDiffusion3: Large, QwenImage: V1). Kontext is given a reference, Flux2 may be. Of Flux2's Klein the Base "
+        "ones are those to train, the others are distilled to four steps. SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(
         default=None,
@@ -125,6 +126,11 @@ class Model(Group):
     )
     s3: S3Location | None = Field(default=None, description="A prefix of an S3 or R2 bucket.")
     hub: HubModel | None = Field(default=None, description="A repository of a model hub.")
+
+    @property
+    def takes_reference(self) -> bool:
+        """Whether this variant may be given a second picture."""
+        return (self.flavor or FLAVORS[self.family][0]) in REFERENCED.get(self.family, ())
 
 
 Targets = Annotated[tuple[Word, ...], Field(max_length=64), ListSet()]

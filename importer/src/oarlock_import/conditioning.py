@@ -57,7 +57,9 @@ def _entry(dataset: Options, options: Options, entries: Mapping[str, Options]) -
     elif "conditioning_type" not in entry:
         entry.refused("conditioning_type", "is missing: say mask or reference_strict")
     elif entry.value("conditioning_type") != "mask" and str(options.value("model_flavour")).lower() != "kontext":
-        entry.refused("conditioning_type", "references are for models that are given such: flux with model_flavour kontext")
+        entry.refused(
+            "conditioning_type", "references are for models that are given such: flux with model_flavour kontext"
+        )
     elif entry.value("conditioning_type") is not None:
         return entry
     return None

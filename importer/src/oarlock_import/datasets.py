@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 _ROLES = {"image": "Train", "eval": "Evaluation"}
 _DATASET, _EMBEDS, _CONDITIONING = table(*DATASET), table(*EMBEDS), table(*CONDITIONING)
-_TABLES = dict.fromkeys(_ROLES, _DATASET) | {"text_embeds": _EMBEDS, "image_embeds": _EMBEDS, conditioning.TYPE: _CONDITIONING}
+_TABLES = dict.fromkeys(_ROLES, _DATASET) | {
+    "text_embeds": _EMBEDS,
+    "image_embeds": _EMBEDS,
+    conditioning.TYPE: _CONDITIONING,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,13 @@ _WORDS = {
     _FLUX2.slug: Words(
         family=_FLUX2,
         default="dev",
-        flavors={"klein-4b": ModelFlavor.KLEIN_BASE_4B, "klein-9b": ModelFlavor.KLEIN_BASE_9B},
+        flavors={
+            "dev": ModelFlavor.DEV,
+            "klein-4b": ModelFlavor.KLEIN_BASE_4B,
+            "klein-9b": ModelFlavor.KLEIN_BASE_9B,
+        },
         repositories={
+            ModelFlavor.DEV: "black-forest-labs/FLUX.2-dev",
             ModelFlavor.KLEIN_BASE_4B: "black-forest-labs/FLUX.2-klein-base-4B",
             ModelFlavor.KLEIN_BASE_9B: "black-forest-labs/FLUX.2-klein-base-9B",
             ModelFlavor.KLEIN_4B: "black-forest-labs/FLUX.2-klein-4B",

@@ -227,7 +227,9 @@ def test_a_new_pod_that_waits_beside_a_node_that_was_given_back_is_made_anew_for
     world.one_pass()
     world.settle()
     waiting, since = world.pod(rank), world.job.status.recovery.replacing[0].time
-    world.pods[waiting.name] = replace(waiting, scheduled=False, node="", started=False, obstacle="0/4 nodes are available")
+    world.pods[waiting.name] = replace(
+        waiting, scheduled=False, node="", started=False, obstacle="0/4 nodes are available"
+    )
     world.now += timedelta(seconds=20)
     for _ in range(2):
         world.one_pass()

@@ -20,6 +20,7 @@ from oarlock_trainer.runtime.errors import ConfigurationError
 PAGE = (Path(__file__).parents[3] / "docs/models.md").read_text(encoding="utf-8")
 SIZES = {
     "FLUX.1": (ModelFamily.FLUX1, ModelFlavor.DEV),
+    "FLUX.2 Dev": (ModelFamily.FLUX2, ModelFlavor.DEV),
     "FLUX.2 Klein 9B": (ModelFamily.FLUX2, ModelFlavor.KLEIN_BASE_9B),
     "FLUX.2 Klein 4B": (ModelFamily.FLUX2, ModelFlavor.KLEIN_BASE_4B),
     "Z-Image": (ModelFamily.Z_IMAGE, ModelFlavor.BASE),

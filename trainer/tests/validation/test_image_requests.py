@@ -79,6 +79,14 @@ def test_with_a_negative_prompt_the_guidance_is_that_of_two_passes(tmp_path: Pat
     assert (found.guidance, found.scale, found.seed, found.steps) == (1.0, 4.0, 9, 3)
 
 
+@pytest.mark.parametrize(("fields", "guidance"), [({}, 4.0), ({"guidance": 3.0}, 3.0)])
+def test_one_variant_of_a_family_may_be_told_its_guidance_where_others_take_two_passes(
+    tmp_path: Path, fields: dict[str, Any], guidance: float
+) -> None:
+    (found,) = requests_of(job(tmp_path, "Dev", family="Flux2", prompts=BOAT, **fields))
+    assert (found.steps, found.guidance, found.scale) == (50, guidance, 1.0)
+
+
 @pytest.mark.parametrize(
     ("family", "flavor", "fields", "steps", "scale"),
     [

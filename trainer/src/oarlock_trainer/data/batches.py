@@ -132,7 +132,9 @@ class Loader:
         one, idle = micro_batches[0], self._dealing.passes - len(micro_batches)
         weights = [self._dealing.weight] * len(micro_batches) + [0.0] * idle
         pictures = (one.latents, *([] if one.reference is None else [one.reference]))
-        tokens = sum(each.shape[-1] * each.shape[-2] for each in pictures) // self._family.grid.patch**2 + one.text.shape[1]
+        tokens = (
+            sum(each.shape[-1] * each.shape[-2] for each in pictures) // self._family.grid.patch**2 + one.text.shape[1]
+        )
         role = self._training.data.datasets[bucket.dataset].role
         micro_batches += micro_batches[-1:] * idle
         return StepBatch(

@@ -27,7 +27,7 @@ class Encoding(Protocol):
     """Makes the latents of pictures that have none in the cache."""
 
     def encode(self, pictures: Sequence[Picture]) -> Sequence[Record | None]:
-        """Of pictures of one size, or of their pairs, in their order; None of one that cannot be used, which is told and counted."""
+        """Of pictures of one size, or of their pairs, in order; None of one that cannot be used, which is told."""
         ...
 
     def close(self) -> None:
@@ -36,9 +36,7 @@ class Encoding(Protocol):
 
 
 class Shown(NamedTuple):
-    """A picture as it is trained, all bfloat16: latents (C, h, w), and where the data set has such its mask (1, h, w), or the
-    latents of its reference (C, h, w).
-    """
+    """A picture as it is trained, bfloat16: latents (C, h, w); its mask (1, h, w), or its reference's latents (C, h, w)."""
 
     latents: torch.Tensor
     mask: torch.Tensor | None = None

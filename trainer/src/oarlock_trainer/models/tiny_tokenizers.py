@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _SENTENCES = (
@@ -28,6 +29,12 @@ _QWEN_CHAT = (
     "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 )
 """Says what Qwen3's own says of a user's message."""
+_MISTRAL_MARKS = ("<pad>", "<s>", "</s>", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[INST]", "[/INST]")
+_MISTRAL_CHAT = (
+    "{{ bos_token }}{% for message in messages %}{% set mark = 'SYSTEM_PROMPT' if message.role == 'system' else 'INST' %}"
+    "[{{ mark }}]{% for part in message.content %}{{ part.text }}{% endfor %}[/{{ mark }}]{% endfor %}"
+)
+"""Says what Mistral Small's own says of a system's and a user's message."""
 
 
 def write_clip_tokenizer(directory: Path) -> int:
@@ -98,11 +105,51 @@ def write_t5_tokenizer(directory: Path, *, tokens: int) -> int:
 def write_qwen_tokenizer(directory: Path, *, tokens: int, known: str = "") -> int:
     """Byte-pair tokenizer in Qwen's manner for texts of so many `tokens`, and a chat template; returns the vocabulary's size.
 
-    A known word is put together letter by letter from its beginning, so that each has one way to be cut. `known` is a text
-    whose words are a token each, too.
+    `known` is a text whose words are a token each, too.
+    """
+    from transformers import Qwen2Tokenizer  # noqa: PLC0415
+
+    vocabulary, merges = _byte_pairs(_QWEN_MARKS, known)
+    tokenizer = Qwen2Tokenizer(
+        vocab=vocabulary,
+        merges=merges,
+        model_max_length=tokens,
+        eos_token="<|im_end|>",  # noqa: S106 - no password
+        additional_special_tokens=list(_QWEN_MARKS[1:]),
+    )
+    tokenizer.chat_template = _QWEN_CHAT
+    tokenizer.save_pretrained(directory)
+    return len(tokenizer)
+
+
+def write_mistral_tokenizer(directory: Path, *, tokens: int, known: str = "") -> int:
+    """The same in Mistral's manner: it pads in front, and its messages are made of parts."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: PLC0415
+    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
+
+    vocabulary, merges = _byte_pairs(_MISTRAL_MARKS, known)
+    network = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    network.pre_tokenizer, network.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=network,
+        model_max_length=tokens,
+        padding_side="left",
+        pad_token="<pad>",  # noqa: S106 - no password
+        bos_token="<s>",  # noqa: S106
+        eos_token="</s>",  # noqa: S106
+        additional_special_tokens=list(_MISTRAL_MARKS[3:]),
+    )
+    tokenizer.chat_template = _MISTRAL_CHAT
+    tokenizer.save_pretrained(directory)
+    return len(tokenizer)
+
+
+def _byte_pairs(marks: Sequence[str], known: str) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Vocabulary and merges of a byte-level tokenizer.
+
+    A known word is put together letter by letter from its beginning, so that each has one way to be cut.
     """
     from tokenizers.pre_tokenizers import ByteLevel  # noqa: PLC0415
-    from transformers import Qwen2Tokenizer  # noqa: PLC0415
 
     space = "\u0120"  # how byte-level tokenizers write it
     merges: dict[tuple[str, str], None] = {}
@@ -111,14 +158,5 @@ def write_qwen_tokenizer(directory: Path, *, tokens: int, known: str = "") -> in
     for word in (*words, *sorted(more, key=lambda word: word.strip() == word)):  # what begins with a space comes first
         whole = word.replace(" ", space)
         merges |= {(whole[:end], whole[end]): None for end in range(1, len(whole))}
-    pieces = [*_QWEN_MARKS, *sorted(ByteLevel.alphabet()), *("".join(pair) for pair in merges)]
-    tokenizer = Qwen2Tokenizer(
-        vocab={piece: number for number, piece in enumerate(pieces)},
-        merges=list(merges),
-        model_max_length=tokens,
-        eos_token="<|im_end|>",  # noqa: S106 - no password
-        additional_special_tokens=list(_QWEN_MARKS[1:]),
-    )
-    tokenizer.chat_template = _QWEN_CHAT
-    tokenizer.save_pretrained(directory)
-    return len(tokenizer)
+    pieces = [*marks, *sorted(ByteLevel.alphabet()), *("".join(pair) for pair in merges)]
+    return {piece: number for number, piece in enumerate(pieces)}, list(merges)

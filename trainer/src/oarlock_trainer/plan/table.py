@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
 
 
-
 def named(*, gpu: str | None, fabric: str | None) -> tuple[gpus.Gpu, communication.Interconnect | None]:
     """The types that somebody named; None: the GPU is assumed, and the fabric depends on the job.
 

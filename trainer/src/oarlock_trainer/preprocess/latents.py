@@ -37,7 +37,7 @@ _READS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One picture to encode, or its pair of a kind: its row, where it lies, how it is cut, its unit, where what is made goes."""
+    """One picture to encode, or its pair of a kind: its row, where it lies, how it is cut, its unit, and its store."""
 
     row: int
     picture: Picture

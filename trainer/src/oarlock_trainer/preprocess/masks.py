@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _WHITE = 255
 
 
-
 def decode_mask(content: bytes, cut: Cut, size: Size, *, mirrored: bool = False) -> np.ndarray:
     """A mask's grey levels as its picture is trained: (H, W) uint8 of the cut's target.
 

@@ -22,6 +22,6 @@ def check_shape(pair: Image.Image, size: Size) -> None:
     wide, high = pair.height * size.width / size.height, pair.width * size.height / size.width
     if min(abs(pair.width - wide), abs(pair.height - high)) > 1.0:
         raise OtherShapeError(
-            f"not the shape of its picture: {pair.width} x {pair.height}, the picture is {size.width} x {size.height} as it is "
-            "shown"
+            f"not the shape of its picture: {pair.width} x {pair.height}, the picture is {size.width} x {size.height} as it "
+            "is shown"
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodingWork:
-    """Latents, pairs and text embeddings that were `made` by all ranks together, pictures left out of `found`, and seconds."""
+    """Latents, pairs and texts that were `made` by all ranks together, pictures left out of `found`, and seconds."""
 
     made: int
     quarantined: int

@@ -53,7 +53,8 @@ class References:
         if wanted.reference is None:
             return None
         with storage(f"reading {self._file}"), safe_open(self._file, framework="pt") as file:
-            return file.get_tensor(_key(wanted))[None]
+            latents: torch.Tensor = file.get_tensor(_key(wanted))
+            return latents[None]
 
 
 def prepare_references(
@@ -118,7 +119,9 @@ def _pixels(files: Files, wanted: ImageRequest) -> np.ndarray:
     except UNREADABLE as error:
         if failed_reading(error):
             raise StorageError(f"reading {name} in {files.where}: {error}") from error
-        raise ConfigurationError(f"{REFERENCES}: {name} in {files.where} is no picture ({error}): replace it") from error
+        raise ConfigurationError(
+            f"{REFERENCES}: {name} in {files.where} is no picture ({error}): replace it"
+        ) from error
 
 
 def _key(wanted: ImageRequest) -> str:

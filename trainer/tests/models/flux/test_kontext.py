@@ -50,8 +50,10 @@ def given(size: int, latents: tuple[int, int], reference: tuple[int, int]) -> Gi
 
 def in_diffusers(model: Any, one: Given, *, masked: bool) -> torch.Tensor:
     """What the pipeline asks the model and takes of its answer, by its own helpers for ids."""
-    ids = FluxKontextPipeline._prepare_latent_image_ids  # noqa: SLF001 - what is compared with
-    own, behind = (ids(1, one[name].shape[2] // 2, one[name].shape[3] // 2, CPU, torch.float32) for name in ("noisy", "reference"))
+    ids = FluxKontextPipeline._prepare_latent_image_ids
+    own, behind = (
+        ids(1, one[name].shape[2] // 2, one[name].shape[3] // 2, CPU, torch.float32) for name in ("noisy", "reference")
+    )
     behind[..., 0] = 1
     tokens = torch.cat([pack(one["noisy"]), pack(one["reference"])], dim=1)
     mask = torch.ones(len(tokens), 1, 1, TEXT + tokens.shape[1], dtype=torch.bool)
@@ -103,6 +105,7 @@ def test_a_reference_changes_the_prediction_and_its_own_tokens_are_not_judged() 
         latents=one["target"], noise=one["noisy"], text=one["text"], pooled=one["pooled"], sigmas=one["sigmas"],
         guidance=one["guidance"], text_mask=None, reference=one["reference"],
     )  # fmt: skip
+
     def losses(reference: torch.Tensor | None) -> torch.Tensor:
         facts = {name: getattr(batch, name) for name in batch.__slots__} | {"reference": reference}
         return sample_losses(mine, MicroBatch(**facts), velocity=velocity, has_guidance=True, measure=Loss.MSE).detach()
@@ -119,7 +122,7 @@ def test_a_reference_is_the_mean_of_what_the_vae_says(tiny_flux: Path) -> None:
     found = PictureEncoder(tiny_flux, FLUX1, CPU, code=CODE).encode(pixels, None)
     given = torch.from_numpy(pixels).permute(0, 3, 1, 2) / 127.5 - 1
     with torch.no_grad():
-        wanted = pipeline._encode_vae_image(given, torch.Generator())  # noqa: SLF001 - what is compared with
+        wanted = pipeline._encode_vae_image(given, torch.Generator())
     assert torch.allclose(found.float(), wanted, rtol=2**-7, atol=1e-5)
 
 
@@ -129,7 +132,7 @@ def test_a_picture_is_that_of_the_pipeline(tiny_flux: Path, width: int, height: 
     pipeline.set_progress_bar_config(disable=True)
     drawn = Image.fromarray(np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8))
     noise = draw_noise(7, FLUX1.grid, channels=pipeline.transformer.config.in_channels // 4, width=width, height=height)
-    reference = pipeline._encode_vae_image(  # noqa: SLF001 - what is compared with
+    reference = pipeline._encode_vae_image(
         torch.from_numpy(np.asarray(drawn)).permute(2, 0, 1)[None] / 127.5 - 1, torch.Generator()
     ).detach()
     with torch.no_grad():

@@ -31,6 +31,7 @@ from oarlock_trainer.models.flux2 import tiny  # noqa: E402
 from oarlock_trainer.models.flux2.captions import CaptionEncoder  # noqa: E402
 from oarlock_trainer.models.flux2.code import CODE  # noqa: E402
 from oarlock_trainer.models.flux2.family import FLUX2  # noqa: E402
+from oarlock_trainer.models.flux2.language_models import QWEN3  # noqa: E402
 from oarlock_trainer.models.flux2.shift import TRAINED, shift_exponent  # noqa: E402
 from oarlock_trainer.models.flux2.velocity import image_ids, text_ids, velocity  # noqa: E402
 from oarlock_trainer.models.objective import loss  # noqa: E402
@@ -99,7 +100,8 @@ def test_what_is_cached_is_told_from_what_another_family_makes_of_the_same_encod
 
 
 def test_a_text_encoder_with_too_few_layers_is_refused(tiny_flux2: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oarlock_trainer.models.flux2.captions.LAYERS", (9, 18, 29))
+    changed = replace(QWEN3, layers=(9, 18, 29))
+    monkeypatch.setattr("oarlock_trainer.models.flux2.captions.language_model", lambda _: changed)
     with pytest.raises(ConfigurationError, match="has 28 layers, of which the 29th is asked"):
         CaptionEncoder(tiny_flux2, KLEIN, CPU)
 

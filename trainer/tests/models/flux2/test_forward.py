@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,14 +11,11 @@ from oarlock_trainer.ranks import preload
 
 preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
+from flux2_pair import CHANNELS, TEXT, TEXT_WIDTH, ours, pair  # noqa: E402
 from flux_pair import distance, passes, worst  # noqa: E402
 
-from oarlock_api.engine import Attention  # noqa: E402
 from oarlock_trainer.models.adapters import lora  # noqa: E402
-from oarlock_trainer.models.classes import imported  # noqa: E402
-from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.compute.compiled import _WithGradients  # noqa: E402
-from oarlock_trainer.models.flux2 import forward  # noqa: E402
 from oarlock_trainer.models.flux2.family import FLUX2  # noqa: E402
 from oarlock_trainer.models.flux2.velocity import image_ids, text_ids  # noqa: E402
 
@@ -28,21 +24,7 @@ if TYPE_CHECKING:
 
 FLOAT32 = 1e-5
 """Relative distance in float32: of the prediction, and of each parameter's gradient."""
-CHANNELS, TEXT_WIDTH, TEXT = 16, 48, 9
 CPU = torch.device("cpu")
-
-
-def pair(*, guidance: bool = False) -> tuple[Any, Any]:
-    """Two models with the same random weights. Norms' weights are no ones, or they'd not be seen."""
-    torch.manual_seed(0)
-    model = imported(FLUX2.transformer)(
-        in_channels=CHANNELS, num_layers=2, num_single_layers=3, attention_head_dim=16, num_attention_heads=4,
-        joint_attention_dim=TEXT_WIDTH, guidance_embeds=guidance, axes_dims_rope=(4, 4, 4, 4),
-    )  # fmt: skip
-    for name, parameter in model.named_parameters():
-        if ".norm_" in name and parameter.ndim == 1:
-            torch.nn.init.uniform_(parameter, 0.5, 1.5)
-    return model, copy.deepcopy(model)
 
 
 def batch(
@@ -66,11 +48,6 @@ def batch(
         "joint_attention_kwargs": {"attention_mask": mask} if masked else None,
         "return_dict": False,
     }
-
-
-def ours(model: Any, *, recomputed: int = 0) -> Any:
-    forward.install(model, attend=attend_with(Attention.SDPA), recomputed=recomputed)
-    return model
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])

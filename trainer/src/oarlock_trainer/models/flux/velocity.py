@@ -74,7 +74,7 @@ def image_ids(height: int, width: int, device: torch.device) -> Tensor:
 
 @cache
 def ids_with_reference(size: tuple[int, int], reference: tuple[int, int], device: torch.device) -> Tensor:
-    """The same of latents (h, w) and behind them a reference's, whose tokens have 1 in place of 0. The same tensor each time."""
+    """The same of latents (h, w) and a reference's behind them, which have 1 in place of 0. The same tensor each time."""
     behind = image_ids(*reference, device).clone()
     behind[:, 0] = 1.0
     return torch.cat([image_ids(*size, device), behind])

@@ -20,12 +20,13 @@ def _published(width: int) -> Encoded:
     return Encoded(channels=128, factor=16, tokens=512, width=LAYERS * width, pooled=0)
 
 
-KLEIN_4B, KLEIN_9B = _published(2560), _published(4096)
+KLEIN_4B, KLEIN_9B, DEV = _published(2560), _published(4096), _published(5120)
 _PUBLISHED = {
     ModelFlavor.KLEIN_4B: KLEIN_4B,
     ModelFlavor.KLEIN_BASE_4B: KLEIN_4B,
     ModelFlavor.KLEIN_9B: KLEIN_9B,
     ModelFlavor.KLEIN_BASE_9B: KLEIN_9B,
+    ModelFlavor.DEV: DEV,
 }
 
 
@@ -33,7 +34,8 @@ def read_encoded(model: Path, flavor: ModelFlavor) -> Encoded:
     """What a model's own encoders make; the published ones' where its directory is not here."""
     published = _PUBLISHED[flavor]
     vae, text = said(model / "vae"), said(model / "text_encoder")
-    blocks, width = vae.get("block_out_channels"), text.get("hidden_size")
+    # Dev's also sees pictures: what it reads with has a configuration of its own.
+    blocks, width = vae.get("block_out_channels"), text.get("text_config", text).get("hidden_size")
     channels = vae.get("latent_channels")
     return Encoded(
         channels=_PATCH**2 * channels if channels else published.channels,

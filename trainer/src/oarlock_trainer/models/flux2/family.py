@@ -1,4 +1,4 @@
-"""FLUX.2 (Klein of 4 and 9 billion parameters, distilled or not) in numbers and names."""
+"""FLUX.2 (Dev, and Klein of 4 and 9 billion parameters, distilled or not) in numbers and names."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from oarlock_trainer.models.family import Autoencoder, ClassName, Family, Grid, 
 from oarlock_trainer.models.flux2 import encoded, texts
 from oarlock_trainer.models.flux2.architecture import architecture, shaped
 from oarlock_trainer.models.flux2.flavors import FLAVORS
+from oarlock_trainer.models.flux2.language_models import MISTRAL, QWEN3
 from oarlock_trainer.models.flux2.shift import TRAINED
 
 _ATTENTION = (
@@ -40,7 +41,7 @@ _KLEIN_4B = Family(
     scheduler=ClassName("diffusers.schedulers.scheduling_flow_match_euler_discrete", "FlowMatchEulerDiscreteScheduler"),
     text_encoders=("text_encoder",),
     tokenizers=("tokenizer",),
-    text_classes=("Qwen3ForCausalLM", "Qwen2TokenizerFast"),
+    text_classes=(QWEN3.model, QWEN3.tokenizer),
     grid=Grid(pixels=16, patch=1),
     shift=TRAINED,
     blocks=("transformer_blocks", "single_transformer_blocks"),
@@ -59,4 +60,14 @@ _KLEIN_9B = replace(
     encoded=encoded.KLEIN_9B,
     texts=texts.QWEN3_8B,
 )
-FLUX2 = replace(_KLEIN_4B, variants={ModelFlavor.KLEIN_9B: _KLEIN_9B, ModelFlavor.KLEIN_BASE_9B: _KLEIN_9B})
+_DEV = replace(
+    _KLEIN_4B,
+    text_classes=(MISTRAL.model, MISTRAL.tokenizer),
+    published=shaped(double_blocks=8, single_blocks=48, heads=48, text_width=15_360, has_guidance=True),
+    encoded=encoded.DEV,
+    texts=texts.MISTRAL_SMALL,
+)
+FLUX2 = replace(
+    _KLEIN_4B,
+    variants={ModelFlavor.KLEIN_9B: _KLEIN_9B, ModelFlavor.KLEIN_BASE_9B: _KLEIN_9B, ModelFlavor.DEV: _DEV},
+)

@@ -7,13 +7,16 @@ from oarlock_trainer.models.family import Flavor
 
 _TOKENS = 512
 """What texts are padded to, in the pipelines of all variants."""
-_BASE = Flavor(text_tokens=_TOKENS, steps=50, guidance=4.0, is_guided_twice=True)
-_DISTILLED = Flavor(text_tokens=_TOKENS, steps=4, guidance=1.0, is_guided_twice=True)
+_BASE = Flavor(text_tokens=_TOKENS, steps=50, guidance=4.0, is_guided_twice=True, takes_reference=True)
+_DISTILLED = Flavor(text_tokens=_TOKENS, steps=4, guidance=1.0, is_guided_twice=True, takes_reference=True)
 
 FLAVORS = {
     ModelFlavor.KLEIN_BASE_4B: _BASE,
     ModelFlavor.KLEIN_BASE_9B: _BASE,
     ModelFlavor.KLEIN_4B: _DISTILLED,
     ModelFlavor.KLEIN_9B: _DISTILLED,
+    ModelFlavor.DEV: Flavor(text_tokens=_TOKENS, steps=50, guidance=4.0, takes_reference=True),
 }
-"""Klein without Base is distilled to four steps without guidance; Base is what it was distilled from, and what to train."""
+"""Dev is told its guidance. Klein without Base is distilled to four steps without guidance; Base is what it was distilled
+from, and what to train.
+"""

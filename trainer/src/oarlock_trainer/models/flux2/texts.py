@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from oarlock_trainer.models.family import TextStack
+from oarlock_trainer.models.flux2.language_models import MISTRAL, QWEN3
 
-_VOCABULARY = 151_936
 _HEADS, _KEY_HEADS, _HEAD_WIDTH = 32, 8, 128
-_LAYERS = 27
 
 
-def _qwen3(name: str, *, width: int, hidden: int) -> TextStack:
-    """Queries of 32 heads, keys and values of 8; gated feed-forward parts; norms of queries, keys, and before each part."""
+def _stack(name: str, *, vocabulary: int, layers: int, width: int, hidden: int, norms_heads: bool = False) -> TextStack:
+    """Queries of 32 heads, keys and values of 8; gated feed-forward parts; norms before each part, and perhaps of heads."""
     inner, keys = _HEADS * _HEAD_WIDTH, _KEY_HEADS * _HEAD_WIDTH
     matrices = 2 * width * (inner + keys) + 3 * width * hidden
+    norms = 2 * width + (2 * _HEAD_WIDTH if norms_heads else 0)
     return TextStack(
         name=name,
-        parameters=_VOCABULARY * width + _LAYERS * (matrices + 2 * width + 2 * _HEAD_WIDTH),
-        layers=_LAYERS,
+        parameters=vocabulary * width + layers * (matrices + norms),
+        layers=layers,
         width=inner,  # of queries, which attention's work goes by
         heads=_HEADS,
         hidden=hidden,
         layer_parameters=matrices,
-        largest=_VOCABULARY * width,
+        largest=vocabulary * width,
         beside="",
         beside_parameters=0,
     )
 
 
+def _qwen3(name: str, *, width: int, hidden: int) -> TextStack:
+    layers = QWEN3.layers[-1]
+    return _stack(name, vocabulary=151_936, layers=layers, width=width, hidden=hidden, norms_heads=True)
+
+
 QWEN3_4B = _qwen3("Qwen3-4B", width=2560, hidden=9728)
 QWEN3_8B = _qwen3("Qwen3-8B", width=4096, hidden=12_288)
+MISTRAL_SMALL = _stack("Mistral Small 3.2", vocabulary=131_072, layers=MISTRAL.layers[-1], width=5120, hidden=32_768)
