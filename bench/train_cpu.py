@@ -4,9 +4,9 @@
                                         [--dtype bfloat16] [--threads 1] [--compile]
 
 Prints a table and writes bench/results/train-cpu.json: seconds of a step, its processor time, that as a share of
-diffusers' in the same way and round (with one thread, others at work change it little), and the bytes that autograd keeps between
-forward and backward pass. A round in which others used the machine counts only where there is no better one. What a GPU
-gains is another matter: see bench/gpu_step.py.
+diffusers' in the same way and round (with one thread, others at work change it little), and the bytes that autograd keeps
+between forward and backward pass. A round in which others used the machine counts only where there is no better one. What
+a GPU gains is another matter: see bench/gpu_step.py.
 """
 
 from __future__ import annotations

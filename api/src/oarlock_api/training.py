@@ -26,7 +26,7 @@ from oarlock_api.publishing import Publication, Tracker
 from oarlock_api.rules import ListMap, Rule, only_when
 from oarlock_api.training_rules import s3_connections_exist
 from oarlock_api.validation import Validation
-from oarlock_api.weights import FLAVORS, REFERENCED, Lora, Method, Model
+from oarlock_api.weights import FILLING, FLAVORS, REFERENCED, Lora, Method, Model
 
 _TAKES_REFERENCE = " || ".join(
     f"(self.model.family == '{family}' && "
@@ -143,6 +143,20 @@ class Training(Group):
                 or (
                     all(not one.has(ConditioningKind.REFERENCE) for one in training.data.datasets)
                     and (training.validation is None or training.validation.references is None)
+                )
+            ),
+        ),
+        Rule(
+            cel=f"!has(self.model.flavor) || !(self.model.flavor in {[str(flavor) for flavor in FILLING]}) || "
+            "(self.data.datasets.all(d, has(d.conditioning) && d.conditioning.kind == 'Reference') && "
+            "(!has(self.validation) || has(self.validation.references)))",
+            message=f"{', '.join(FILLING)} fills in what is transparent in references: set conditioning.kind: Reference for "
+            "each of data.datasets, and validation.references where there is a validation",
+            holds=lambda training: (
+                training.model.flavor not in FILLING
+                or (
+                    all(one.has(ConditioningKind.REFERENCE) for one in training.data.datasets)
+                    and (training.validation is None or training.validation.references is not None)
                 )
             ),
         ),

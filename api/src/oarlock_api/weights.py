@@ -33,6 +33,7 @@ class ModelFlavor(StrEnum):
     SCHNELL = "Schnell"
     KREA = "Krea"
     KONTEXT = "Kontext"
+    FILL = "Fill"
     KLEIN_BASE_4B = "KleinBase4B"
     KLEIN_BASE_9B = "KleinBase9B"
     KLEIN_4B = "Klein4B"
@@ -46,7 +47,7 @@ class ModelFlavor(StrEnum):
 
 
 FLAVORS = {
-    ModelFamily.FLUX1: (ModelFlavor.DEV, ModelFlavor.SCHNELL, ModelFlavor.KREA, ModelFlavor.KONTEXT),
+    ModelFamily.FLUX1: (ModelFlavor.DEV, ModelFlavor.SCHNELL, ModelFlavor.KREA, ModelFlavor.KONTEXT, ModelFlavor.FILL),
     ModelFamily.FLUX2: (
         ModelFlavor.KLEIN_BASE_4B,
         ModelFlavor.KLEIN_BASE_9B,
@@ -60,8 +61,10 @@ FLAVORS = {
 }
 """Variants of each architecture; the first is taken where a job names none."""
 
-REFERENCED = {ModelFamily.FLUX1: (ModelFlavor.KONTEXT,), ModelFamily.FLUX2: FLAVORS[ModelFamily.FLUX2]}
+REFERENCED = {ModelFamily.FLUX1: (ModelFlavor.KONTEXT, ModelFlavor.FILL), ModelFamily.FLUX2: FLAVORS[ModelFamily.FLUX2]}
 """Variants that may be given a second picture beside the noise."""
+FILLING = (ModelFlavor.FILL,)
+"""Those that fill in what is transparent in it, and so are never without."""
 
 
 class Method(StrEnum):
@@ -117,8 +120,8 @@ class Model(Group):
     flavor: ModelFlavor | None = Field(
         default=None,
         description="Variant; absent = the family's first one (Flux1: Dev, Flux2: KleinBase4B, ZImage: Base, "
-        "StableDiffusion3: Large, QwenImage: V1). Kontext is given a reference, Flux2 may be. Of Flux2's Klein the Base "
-        "ones are those to train, the others are distilled to four steps. SimpleTuner: model_flavour.",
+        "StableDiffusion3: Large, QwenImage: V1). Kontext and Fill are given a reference, Flux2 may be. Of Flux2's Klein "
+        "the Base ones are those to train, the others are distilled to four steps. SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(
         default=None,

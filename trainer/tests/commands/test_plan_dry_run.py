@@ -169,7 +169,7 @@ def test_masks_are_found_counted_and_missed(tmp_path: Path, pictures: Path) -> N
     job, paths = manifest(tmp_path, masked), {"/output/photos": pictures, "/output/masks": masks}
     said = plan(job, paths)
     # FLUX.1's latents have 16 channels, a mask has one: 24 pictures of 64, 60 and 60 latent pixels.
-    assert "latents 47.1 kB, masks 2.94 kB, text" in said
+    assert "latents 47.1 kB, masks or references 2.94 kB, text" in said
     lacking = min(masks.iterdir())
     lacking.unlink()
     said = plan(manifest(tmp_path, masked | {"repeats": 1}), paths)
@@ -179,15 +179,25 @@ def test_masks_are_found_counted_and_missed(tmp_path: Path, pictures: Path) -> N
         plan(job, {"/output/photos": pictures})
 
 
-def test_references_are_latents_and_tokens_as_well(tmp_path: Path, pictures: Path) -> None:
+@pytest.mark.parametrize(
+    ("flavor", "tokens", "stored"),
+    [
+        ("Kontext", {2 * 16, 2 * 15}, "latents 47.1 kB, masks or references 47.1 kB, text"),
+        ("Fill", {16, 15}, "latents 47.1 kB, masks or references 236 kB, text"),
+    ],
+)
+def test_references_are_latents_and_may_be_tokens_as_well(
+    tmp_path: Path, pictures: Path, flavor: str, tokens: set[int], stored: str
+) -> None:
+    """Holes are 64 more channels beside sixteen."""
     from oarlock_trainer.commands import plan_dry_run  # noqa: PLC0415 - torch, for those alone that need it
 
     edits = {"conditioning": {"kind": "Reference", "source": {"path": "/output/before"}}}
-    model = {"family": "Flux1", "flavor": "Kontext", "path": "/models/flux"}
+    model = {"family": "Flux1", "flavor": flavor, "path": "/models/flux"}
     paths = {"/output/photos": str(pictures), "/output/before": str(shutil.copytree(pictures, tmp_path / "before"))}
     found = plan_dry_run.dry_run(*local_manifest.read_manifest(manifest(tmp_path, edits, model=model)), paths)
-    assert found.image_tokens == {2 * 16, 2 * 15}
-    assert "latents 94.2 kB, text" in describe(found)
+    assert found.image_tokens == tokens
+    assert stored in describe(found)
 
 
 def test_who_waits_for_a_hub_is_told_so(tmp_path: Path, pictures: Path) -> None:

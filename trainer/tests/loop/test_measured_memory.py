@@ -201,7 +201,7 @@ def started(monkeypatch: pytest.MonkeyPatch, job: Training, warm_up: Callable[..
         ranks=SimpleNamespace(device=torch.device("cuda", 0), gather=lambda own: [own]),
         resumed=None,
         prepared=SimpleNamespace(
-            buckets=[SimpleNamespace(size=Size(1024, 1024))],
+            buckets=[SimpleNamespace(dataset=0, size=Size(1024, 1024))],
             texts=SimpleNamespace(read=lambda _text: (b"", (512, 4096))),
             empty_text=0,
         ),

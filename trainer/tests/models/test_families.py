@@ -52,7 +52,7 @@ def test_every_family_of_the_api_says_all_and_computes_all() -> None:
     assert len({family.slug for family in FAMILIES.values()}) == len(folders()) == len(FAMILIES)
     assert {key: tuple(family.flavors) for key, family in FAMILIES.items()} == FLAVORS
     takes = {
-        key: tuple(flavor for flavor, facts in family.flavors.items() if facts.takes_reference)
+        key: tuple(flavor for flavor, facts in family.flavors.items() if facts.reference)
         for key, family in FAMILIES.items()
     }
     assert {key: flavors for key, flavors in takes.items() if flavors} == REFERENCED

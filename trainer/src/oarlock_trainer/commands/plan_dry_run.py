@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
-from oarlock_api.dataset import ConditioningKind, EmbedMode, Role
+from oarlock_api.dataset import EmbedMode, Role
 from oarlock_api.training import Task
 from oarlock_trainer.commands.config_checks import check_config
 from oarlock_trainer.commands.local_manifest import job_file, moved
@@ -26,10 +26,10 @@ from oarlock_trainer.data.batch_fit import batch_of
 from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.entries import keeps_mirrored
 from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_an_epoch, steps_of
-from oarlock_trainer.data.image_tokens import image_tokens, pictures_of
 from oarlock_trainer.data.metadata.facts import counts_of, rejected_in
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
+from oarlock_trainer.data.pair_sizes import image_tokens, pair_channels
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.models import folder
@@ -84,20 +84,19 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
         buckets, steps, epoch_steps = _cut(table, training, batch, groups)
         kept = [one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in training.data.datasets]
         stored = [(place, size, len(rows)) for place, size, rows in groups if kept[place]]
-        sets = training.data.datasets
-        ways, masked = (1 + keeps_mirrored(training)).tolist(), [one.has(ConditioningKind.MASK) for one in sets]
-        pictures = [pictures_of(one) for one in sets]
+        encoded, ways = family.read_encoded(model, flavor_of(training.model)), (1 + keeps_mirrored(training)).tolist()
+        pairs = [pair_channels(one, training.model, encoded.channels) for one in training.data.datasets]
         return DataPlan(
             batch=batch,
             buckets=buckets,
             pictures=int(table.kept.sum()),
-            stored=[(size, count * ways[place] * pictures[place]) for place, size, count in stored],
-            masks=[(size, count * ways[place]) for place, size, count in stored if masked[place]],
+            stored=[(size, count * ways[place]) for place, size, count in stored],
+            pairs=[(size, count * ways[place], pairs[place]) for place, size, count in stored if pairs[place]],
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
             epoch_steps=epoch_steps,
             family=family,
-            encoded=family.read_encoded(model, flavor_of(training.model)),
+            encoded=encoded,
             text_mode=training.data.text_embeds_mode,
             notes=[*_left_out(job, table), *_model_left_out(model, family)],
         )
@@ -142,11 +141,11 @@ def _cut(
     table: Table, training: Training, batch: Batch, groups: Sequence[tuple[int, Size, np.ndarray]]
 ) -> tuple[list[PlannedBucket], int, int | None]:
     """(buckets, steps, steps of an epoch). A job that only fills caches takes pictures of any number and has no steps."""
-    datasets, grid = training.data.datasets, family_of(training.model).grid
+    datasets = training.data.datasets
 
     def planned(place: int, size: Size, pictures: int, repeats: int) -> PlannedBucket:
         one = datasets[place]
-        tokens = image_tokens(one, size, grid)
+        tokens = image_tokens(one, size, training.model)
         return PlannedBucket(dataset=one.name, image_tokens=tokens, size=size, pictures=pictures, repeats=repeats)
 
     if training.task is not Task.TRAIN:

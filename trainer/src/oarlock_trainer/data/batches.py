@@ -18,6 +18,7 @@ import torch
 from oarlock_api.dataset import Role
 from oarlock_trainer.data.flips import flips
 from oarlock_trainer.data.grouping import group
+from oarlock_trainer.data.pair_sizes import pictures_of
 from oarlock_trainer.data.row_latents import RowLatents, bfloat16
 from oarlock_trainer.models.families import family_of, masks_text
 from oarlock_trainer.models.objective import schedule
@@ -131,14 +132,12 @@ class Loader:
             micro_batches.append(self._micro_batch(rows, shown, indices, Purpose.SAMPLE))
         one, idle = micro_batches[0], self._dealing.passes - len(micro_batches)
         weights = [self._dealing.weight] * len(micro_batches) + [0.0] * idle
-        pictures = (one.latents, *([] if one.reference is None else [one.reference]))
-        tokens = (
-            sum(each.shape[-1] * each.shape[-2] for each in pictures) // self._family.grid.patch**2 + one.text.shape[1]
-        )
-        role = self._training.data.datasets[bucket.dataset].role
+        dataset = self._training.data.datasets[bucket.dataset]
+        latents = one.latents.shape[-1] * one.latents.shape[-2] * pictures_of(dataset, self._training.model)
+        tokens = latents // self._family.grid.patch**2 + one.text.shape[1]
         micro_batches += micro_batches[-1:] * idle
         return StepBatch(
-            drawn.epoch, micro_batches, weights, tokens, one.text.shape[1] / tokens, role is Role.REGULARIZATION
+            drawn.epoch, micro_batches, weights, tokens, one.text.shape[1] / tokens, dataset.role is Role.REGULARIZATION
         )
 
     def evaluation(self) -> Iterator[tuple[int, MicroBatch]]:

@@ -8,6 +8,7 @@ where one keeps pairs. Each has a key of its own in the cache; that of what is m
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +16,13 @@ from xxhash import xxh3_128_digest
 
 from oarlock_api.dataset import EmbedMode
 from oarlock_trainer.data.metadata.table import KEY_BYTES
+from oarlock_trainer.data.pair_sizes import reference_in
+from oarlock_trainer.models.family import Reference
 
 if TYPE_CHECKING:
-    from oarlock_api.dataset import ConditioningKind, Dataset
+    from oarlock_api.dataset import Dataset
     from oarlock_api.training import Training
+    from oarlock_api.weights import Model
     from oarlock_trainer.data.metadata.table import Picture, Table
 
 PAIR = 2
@@ -77,9 +81,28 @@ def picture_at(table: Table, entry: int) -> Picture:
     return replace(picture, mirrored=True, image_key=_mirrored_key(picture.image_key)) if quarter % 2 else picture
 
 
-def pair_kind(picture: Picture, dataset: Dataset) -> ConditioningKind | None:
-    """Which kind of pair is meant; None where it is the picture itself."""
-    return dataset.conditioning.kind if picture.paired and dataset.conditioning else None
+class Pair(StrEnum):
+    """What is made of a second picture."""
+
+    MASK = "mask"
+    REFERENCE = "reference"
+    HOLES = "holes"
+    """A reference with its holes: see models.family.Reference."""
+
+    @property
+    def word(self) -> str:
+        """What people call the second picture."""
+        return "mask" if self is Pair.MASK else "reference"
+
+
+def pair_of(picture: Picture, dataset: Dataset, model: Model) -> Pair | None:
+    """What kind of pair is meant; None where it is the picture itself."""
+    if not picture.paired:
+        return None
+    reference = reference_in(dataset, model)
+    if reference is None:
+        return Pair.MASK
+    return Pair.HOLES if reference is Reference.HOLES else Pair.REFERENCE
 
 
 def _mirrored_keys(keys: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import torch
 
 from oarlock_api.engine import CompileMode
 from oarlock_trainer.checkpoint.load import load
-from oarlock_trainer.data.image_tokens import image_tokens, pictures_of
+from oarlock_trainer.data.pair_sizes import image_tokens, reference_in
 from oarlock_trainer.engine.initialize import initialize, sharder
 from oarlock_trainer.loop import measured_memory
 from oarlock_trainer.loop.setup import adapters_of, initial_weights, model_folder, saved_adapters
@@ -85,8 +85,8 @@ def text_tokens(setup: Setup) -> int:
 
 def _image_tokens(setup: Setup) -> set[int]:
     """Of the pictures of all buckets."""
-    grid, datasets = family_of(setup.job.training.model).grid, setup.job.training.data.datasets
-    return {image_tokens(datasets[bucket.dataset], bucket.size, grid) for bucket in setup.prepared.buckets}
+    model, datasets = setup.job.training.model, setup.job.training.data.datasets
+    return {image_tokens(datasets[bucket.dataset], bucket.size, model) for bucket in setup.prepared.buckets}
 
 
 def load_model(setup: Setup, shard: Callable[[nn.Parameter], None] | None = None) -> nn.Module:
@@ -164,11 +164,12 @@ def _warm_up(setup: Setup, model: Any, kernel: Attention, plan: Plan, *, whole: 
     `whole`: the ranks' weights are not sharded.
     """
     longest = text_tokens(setup)
-    grid, datasets = family_of(setup.job.training.model).grid, setup.job.training.data.datasets
-    kinds = {(one.size, pictures_of(datasets[one.dataset])) for one in setup.prepared.buckets}
+    asked, datasets = setup.job.training.model, setup.job.training.data.datasets
+    grid = family_of(asked).grid
+    kinds = {(one.size, reference_in(datasets[one.dataset], asked)) for one in setup.prepared.buckets}
     shapes = {
-        Shape.of(height=size.height, width=size.width, text_tokens=longest, grid=grid, pictures=pictures)
-        for size, pictures in kinds
+        Shape.of(height=size.height, width=size.width, text_tokens=longest, grid=grid, reference=reference)
+        for size, reference in kinds
     }
     plans = [plan]
 

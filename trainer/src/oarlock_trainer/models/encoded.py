@@ -30,9 +30,9 @@ class Encoded:
         found: _Side = self.channels * (width // self.factor) * (height // self.factor) * _BFLOAT16
         return found
 
-    def mask(self, width: _Side, height: _Side) -> _Side:
-        """Bytes of a picture's mask, or of many: one channel."""
-        found: _Side = self.latents(width, height) // self.channels
+    def bytes_of(self, channels: _Side, width: _Side, height: _Side) -> _Side:
+        """The same of other channels, such as a pair's."""
+        found: _Side = channels * (width // self.factor) * (height // self.factor) * _BFLOAT16
         return found
 
     @property

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from oarlock_trainer.models.family_code import FamilyCode
 
 
+_OPAQUE = 255
+
+
 class PictureEncoder:
     """The VAE."""
 
@@ -41,11 +44,26 @@ class PictureEncoder:
         The host waits for the GPU, three times for a batch: with the pixels, with the noise, which comes behind the VAE's
         work, and with the result. It waits for the caller's stream alone: see `OwnStream`.
         """
-        pixels = normalized(torch.from_numpy(pictures).to(self._device), self._dtype)
+        return self._encode(normalized(torch.from_numpy(pictures).to(self._device), self._dtype), seeds)
 
+    @torch.no_grad()
+    def encode_with_holes(self, pictures: np.ndarray) -> Tensor:
+        """(B, H, W, 4) uint8 -> (B, C + p^2, h, w) bfloat16, where a latent's picture has p x p pixels.
+
+        First the mean latents of the pictures, which are grey where they are transparent; then 1 for each pixel that is, row
+        by row.
+        """
+        given = torch.from_numpy(pictures).to(self._device)
+        hole = given[..., 3] < _OPAQUE / 2
+        latents = self._encode(normalized(given[..., :3], self._dtype) * ~hole[..., None], None)
+        size, (height, width) = self.pixels, latents.shape[2:]
+        pixels = hole.reshape(len(given), height, size, width, size).permute(0, 2, 4, 1, 3)
+        return torch.cat([latents, pixels.reshape(len(given), size**2, height, width).to(latents).cpu()], dim=1)
+
+    def _encode(self, pixels: Tensor, seeds: Sequence[int] | None) -> Tensor:
         def draw(shape: Sequence[int]) -> Tensor:
             if seeds is None:
-                return torch.zeros(len(pictures), *shape, device=self._device)
+                return torch.zeros(len(pixels), *shape, device=self._device)
             each = [torch.randn(tuple(shape), generator=torch.Generator().manual_seed(seed)) for seed in seeds]
             return torch.stack(each).to(self._device)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_api.weights import Model, ModelFlavor
-    from oarlock_trainer.models.family import Family
+    from oarlock_trainer.models.family import Family, Reference
 
 FAMILIES: Mapping[ModelFamily, Family] = {
     ModelFamily.FLUX1: FLUX1,
@@ -40,6 +40,11 @@ def family_of(model: Model) -> Family:
 def flavor_of(model: Model) -> ModelFlavor:
     """The variant of a job's model: the family's first one where the job names none."""
     return model.flavor or next(iter(family_of(model).flavors))
+
+
+def reference_of(model: Model) -> Reference | None:
+    """What a second picture is to a job's model, if it may be given one."""
+    return family_of(model).flavors[flavor_of(model)].reference
 
 
 def masks_text(training: Training) -> bool:

@@ -7,6 +7,7 @@ family computes with torch stands in `family_code`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,6 +32,24 @@ class ClassName:
     name: str
 
 
+class Reference(StrEnum):
+    """What a second picture is to a model."""
+
+    BEHIND = "behind"
+    """Its latents are tokens of their own, behind the picture's."""
+    HOLES = "holes"
+    """What is transparent in it is to be filled in: latents of the rest, and the holes, are channels beside the noise's."""
+
+    @property
+    def pictures(self) -> int:
+        """Of how many pictures it adds the tokens."""
+        return int(self is Reference.BEHIND)
+
+    def channels(self, latents: int, grid: Grid) -> int:
+        """Of a reference where a picture has so many `latents`: a hole has a channel for each pixel of a latent."""
+        return latents + (grid.pixels**2 if self is Reference.HOLES else 0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flavor:
     """A variant: the longest text that it was trained with, and what its own page advises for pictures."""
@@ -40,8 +59,8 @@ class Flavor:
     guidance: float
     is_guided_twice: bool = False
     """Guidance is the scale of two passes for each step, one of them with the negative prompt, and no input of the model."""
-    takes_reference: bool = False
-    """The model may be given the latents of a second picture beside the noise."""
+    reference: Reference | None = None
+    """The model is given a second picture beside the noise, or may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

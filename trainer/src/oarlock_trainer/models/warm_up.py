@@ -20,6 +20,7 @@ from oarlock_trainer.engine.sharded import is_sharded
 from oarlock_trainer.models.compute.attention import assert_ran
 from oarlock_trainer.models.compute.recompute import of_all_blocks
 from oarlock_trainer.models.families import family_of, masks_text
+from oarlock_trainer.models.family import Reference
 from oarlock_trainer.models.family_codes import code_of
 
 if TYPE_CHECKING:
@@ -35,17 +36,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """What is fixed within a bucket: latents of height x width, text tokens, pictures: 2 with a reference of that size."""
+    """What is fixed within a bucket: latents of height x width, text tokens, and a reference of that size or ""."""
 
     height: int
     width: int
     text_tokens: int
-    pictures: int = 1
+    reference: Reference | str = ""
 
     @classmethod
-    def of(cls, *, height: int, width: int, text_tokens: int, grid: Grid, pictures: int = 1) -> Shape:
+    def of(cls, *, height: int, width: int, text_tokens: int, grid: Grid, reference: Reference | None = None) -> Shape:
         """Of pictures of height x width pixels."""
-        return cls(height // grid.pixels, width // grid.pixels, text_tokens, pictures)
+        return cls(height // grid.pixels, width // grid.pixels, text_tokens, reference or "")
+
+    @property
+    def latents(self) -> int:
+        """That become tokens."""
+        return self.height * self.width * (1 + (Reference(self.reference).pictures if self.reference else 0))
 
 
 def warm_up(
@@ -66,7 +72,7 @@ def warm_up(
     and runs it, may.
     """
     compiles, masked = training.compile.mode is not CompileMode.NONE, masks_text(training)
-    wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width * shape.pictures, shape))
+    wanted = sorted(set(shapes), key=lambda shape: (-shape.latents, shape))
     run = partial(step_on_zeros, transformer, model=training.model, batch_size=training.batch_size, masked=masked)
     # What is not compiled keeps more than was planned for.
     with torch.compiler.set_stance("force_eager") if compiles else nullcontext(), of_all_blocks(transformer):
@@ -100,7 +106,10 @@ def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: i
     zeros = partial(torch.zeros, batch_size, device=weight.device)
     sharded = is_sharded(weight)
     latents = zeros(settings.latent_channels, shape.height, shape.width)
-    reference = {"reference": latents} if shape.pictures > 1 else {}
+    more = {}
+    if shape.reference:
+        channels = Reference(shape.reference).channels(settings.latent_channels, family.grid)
+        more["reference"] = zeros(channels, shape.height, shape.width)
     with torch.set_grad_enabled(not sharded):
         output = code_of(model).velocity(
             transformer,
@@ -112,7 +121,7 @@ def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: i
             if masked
             else None,
             guidance=zeros() if settings.has_guidance else None,
-            **reference,
+            **more,
         )
     if not sharded:
         torch.autograd.grad(output.float().square().mean(), reached)

@@ -17,6 +17,6 @@ def total(pictures: Iterable[tuple[Size, int]], captions: int, encoded: Encoded)
     return latents, captions * encoded.caption
 
 
-def of_masks(pictures: Iterable[tuple[Size, int]], encoded: Encoded) -> int:
-    """Of their masks, in bytes."""
-    return sum(encoded.mask(size.width, size.height) * count for size, count in pictures)
+def of_pairs(pairs: Iterable[tuple[Size, int, int]], encoded: Encoded) -> int:
+    """Of their pairs, in bytes: size of the picture, how many, channels."""
+    return sum(encoded.bytes_of(channels, size.width, size.height) * count for size, count, channels in pairs)

@@ -40,8 +40,8 @@ class PlannedBucket:
 class DataPlan:
     """`steps` of the whole run, 0 where nothing is trained; `epoch_steps` of an epoch, None where it has no length.
 
-    `pictures` of all datasets are in the table, trained on or not; `stored` are those by size whose latents are kept, `masks`
-    those whose masks are.
+    `pictures` of all datasets are in the table, trained on or not; `stored` are those by size whose latents are kept, `pairs`
+    those whose pairs are, with channels.
     """
 
     batch: Batch
@@ -54,7 +54,7 @@ class DataPlan:
     family: Family
     encoded: Encoded
     text_mode: TextEmbedsMode = TextEmbedsMode.CACHE
-    masks: Sequence[tuple[Size, int]] = ()
+    pairs: Sequence[tuple[Size, int, int]] = ()
     notes: Sequence[str] = ()
 
     @property
@@ -82,8 +82,8 @@ def describe(plan: DataPlan) -> str:
     kept = plan.captions if plan.text_mode is TextEmbedsMode.CACHE else 0
     latents, text = embeds.total(plan.stored, kept, plan.encoded)
     stored = f"latents {bytes_of(latents)}"
-    if plan.masks:
-        stored += f", masks {bytes_of(embeds.of_masks(plan.masks, plan.encoded))}"
+    if plan.pairs:
+        stored += f", masks or references {bytes_of(embeds.of_pairs(plan.pairs, plan.encoded))}"
     epochs = (
         f"{plan.epoch_steps} steps an epoch, {plan.steps / plan.epoch_steps:.1f} epochs" if plan.epoch_steps else ""
     )

@@ -10,8 +10,8 @@ from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.weights import Lora, Method, QuantizeBase
 from oarlock_trainer.data.batch_fit import Batch, batch_of
 from oarlock_trainer.data.buckets import Size, target_sizes
-from oarlock_trainer.data.image_tokens import image_tokens as image_tokens_of
-from oarlock_trainer.data.image_tokens import pictures_of
+from oarlock_trainer.data.pair_sizes import image_tokens as image_tokens_of
+from oarlock_trainer.data.pair_sizes import pictures_of
 from oarlock_trainer.models.families import family_of
 from oarlock_trainer.plan.encoding import live_batch
 from oarlock_trainer.plan.parameters import Parameters, adapters, whole
@@ -153,8 +153,8 @@ def work_of(
         samples=training.batch_size,
         accumulation=batch.accumulation,
         micro_batches=batch.micro_batches,
-        image_tokens=image_tokens or _largest_square(training, family),
-        pictures=max(pictures_of(one) for one in training.data.datasets),
+        image_tokens=image_tokens or _largest_square(training),
+        pictures=max(pictures_of(one, training.model) for one in training.data.datasets),
         text_tokens=text_tokens or family.encoded.tokens,
         optimizer=training.optimizer.name,
         offload=training.engine.offload_optimizer is OffloadOptimizer.CPU,
@@ -198,10 +198,10 @@ def _bucket(parameters: Parameters) -> int:
     return max(min(_BUCKET_ELEMENTS, parameters.trained), parameters.largest)
 
 
-def _largest_square(training: Training, family: Family) -> int:
+def _largest_square(training: Training) -> int:
     found = []
     for one in training.data.datasets:
         resolution, kind = one.resolution or training.resolution, one.resolution_type or training.resolution_type
         width, height = target_sizes([1.0], resolution=float(resolution), kind=kind)
-        found.append(image_tokens_of(one, Size(int(width[0]), int(height[0])), family.grid))
+        found.append(image_tokens_of(one, Size(int(width[0]), int(height[0])), training.model))
     return max(found)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
-from oarlock_api.dataset import ConditioningKind
+from oarlock_trainer.data.entries import Pair
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.preprocess.masks import average, decode_mask
@@ -45,7 +45,7 @@ class Task:
     cut: Cut
     unit: int
     store: Files
-    pair: ConditioningKind | None = None
+    pair: Pair | None = None
 
 
 class OtherSizeError(ValueError):
@@ -53,9 +53,15 @@ class OtherSizeError(ValueError):
 
 
 def decode(
-    content: bytes, cut: Cut, size: Size | None = None, *, mirrored: bool = False, any_size: bool = False
+    content: bytes,
+    cut: Cut,
+    size: Size | None = None,
+    *,
+    mirrored: bool = False,
+    any_size: bool = False,
+    holes: bool = False,
 ) -> np.ndarray:
-    """A picture's pixels as they are trained: (H, W, 3) uint8 of the cut's target.
+    """A picture's pixels as they are trained: (H, W, 3) uint8 of the cut's target, with `holes` (H, W, 4).
 
     `size` is the one that the cut was made for, as shown; without it nothing is compared, and with `any_size` only the shape.
     `mirrored`: left for right, after the cut. Raises OSError and its kin where the file is damaged, OtherSizeError where the
@@ -70,11 +76,13 @@ def decode(
                 f"not the size that the table says: {picture.width} x {picture.height} as it is shown, there "
                 f"{size.width} x {size.height}"
             )
-        if picture.mode in {"RGBA", "LA", "P"}:
+        if holes:
+            picture = picture.convert("RGBA")
+        elif picture.mode in {"RGBA", "LA", "P"}:
             # Transparent parts become white: what lies under them was never meant to be seen.
             layer = picture.convert("RGBA")
             picture = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
-        picture = picture.convert("RGB")
+        picture = picture if holes else picture.convert("RGB")
     if picture.size != (cut.scaled.width, cut.scaled.height):
         picture = picture.resize((cut.scaled.width, cut.scaled.height), Image.Resampling.LANCZOS)
     right, lower = cut.left + cut.target.width, cut.top + cut.target.height
@@ -82,11 +90,13 @@ def decode(
     return np.asarray(ImageOps.mirror(picture) if mirrored else picture)
 
 
-def decoded(content: bytes, picture: Picture, cut: Cut, pair: ConditioningKind | None) -> np.ndarray:
+def decoded(content: bytes, picture: Picture, cut: Cut, pair: Pair | None) -> np.ndarray:
     """Pixels of a picture, or of its pair, as they are trained. Raises what `decode` and `decode_mask` do."""
-    if pair is ConditioningKind.MASK:
+    if pair is Pair.MASK:
         return decode_mask(content, cut, picture.size, mirrored=picture.mirrored)
-    return decode(content, cut, picture.size, mirrored=picture.mirrored, any_size=pair is not None)
+    return decode(
+        content, cut, picture.size, mirrored=picture.mirrored, any_size=pair is not None, holes=pair is Pair.HOLES
+    )
 
 
 def encode_pictures(
@@ -139,15 +149,17 @@ def encode_pictures(
 
 
 def encode(
-    pictures: Sequence[Picture], pixels: Sequence[np.ndarray], encoder: PictureEncoder, pair: ConditioningKind | None
+    pictures: Sequence[Picture], pixels: Sequence[np.ndarray], encoder: PictureEncoder, pair: Pair | None
 ) -> torch.Tensor:
     """Latents of pictures of one size, or of their pairs: (B, C, h, w) bfloat16. Of masks (B, 1, h, w).
 
     A picture's are a sample by the seed of its key, a reference's are the mean: what a model is given when it draws.
     """
-    if pair is ConditioningKind.MASK:
+    if pair is Pair.MASK:
         return average(np.stack(pixels), encoder.pixels)
-    if pair is ConditioningKind.REFERENCE:
+    if pair is Pair.HOLES:
+        return encoder.encode_with_holes(np.stack(pixels))
+    if pair is Pair.REFERENCE:
         return encoder.encode(np.stack(pixels), None)
     seeds = [int.from_bytes(picture.image_key[:7], "little") for picture in pictures]
     return encoder.encode(np.stack(pixels), seeds)
@@ -164,7 +176,7 @@ def is_finite(latent: torch.Tensor) -> bool:
     return bool(torch.isfinite(latent).all())
 
 
-def unusable(picture: Picture, source: Files, error: Exception, pair: ConditioningKind | None) -> Rejected:
+def unusable(picture: Picture, source: Files, error: Exception, pair: Pair | None) -> Rejected:
     """What is told of a picture that could not be read or decoded, or whose pair could not.
 
     Raises StorageError where it is the storage that fails, and not the picture.
@@ -172,11 +184,11 @@ def unusable(picture: Picture, source: Files, error: Exception, pair: Conditioni
     if failed_reading(error):
         raise StorageError(f"reading {picture.file} in {source.where}: {error}") from error
     if pair and isinstance(error, OtherShapeError):
-        what = f"its {pair.lower()} {picture.file} is {error}"
-        return Rejected(picture.dataset, picture.name, f"with a {pair.lower()} of another shape", what)
+        what = f"its {pair.word} {picture.file} is {error}"
+        return Rejected(picture.dataset, picture.name, f"with a {pair.word} of another shape", what)
     if pair:
-        what = f"its {pair.lower()} {picture.file} is unreadable: {error}"
-        return Rejected(picture.dataset, picture.name, f"with an unreadable {pair.lower()}", what)
+        what = f"its {pair.word} {picture.file} is unreadable: {error}"
+        return Rejected(picture.dataset, picture.name, f"with an unreadable {pair.word}", what)
     if isinstance(error, OtherSizeError):
         return Rejected(picture.dataset, picture.name, "of another size", str(error))
     return Rejected(picture.dataset, picture.name, "unreadable", f"unreadable: {error}")

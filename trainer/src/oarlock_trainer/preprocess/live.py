@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from oarlock_api.dataset import EmbedMode
-from oarlock_trainer.data.entries import pair_kind
+from oarlock_trainer.data.entries import Pair, pair_of
 from oarlock_trainer.data.metadata.facts import counts_of, total
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.data.metadata.sources import Sources
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from oarlock_api.dataset import ConditioningKind
     from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.preprocess.on_demand import Latents
@@ -122,8 +121,8 @@ class LiveEncoding:
         except UNREADABLE as error:
             return unusable(picture, source, error, self._pair(picture))
 
-    def _pair(self, picture: Picture) -> ConditioningKind | None:
-        return pair_kind(picture, self._datasets[picture.dataset])
+    def _pair(self, picture: Picture) -> Pair | None:
+        return pair_of(picture, self._datasets[picture.dataset], self._job.training.model)
 
     def _leave_out(self, rejected: Sequence[Rejected]) -> None:
         with self._listing:

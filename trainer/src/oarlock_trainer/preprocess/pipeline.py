@@ -18,7 +18,6 @@ import torch
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.data import OnMissingEmbeds
-from oarlock_api.dataset import ConditioningKind
 from oarlock_api.training import Task
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.cache_keys import fingerprints
@@ -29,6 +28,7 @@ from oarlock_trainer.data.metadata.facts import counts_of, rejected_in, total
 from oarlock_trainer.data.metadata.recipe import table_fingerprint
 from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import MANIFEST, Table, TableManifest, open_table, publish
+from oarlock_trainer.data.pair_sizes import pair_channels
 from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.models.families import family_of, masks_text
@@ -217,11 +217,11 @@ def _work(job: Job, table: Table, stores: EmbeddingStores, found: FoundEmbedding
     latents, texts = EmbeddingIndex(found.latents, stores.latents), text_places(found.texts, stores)
     encoded, unpadded = family_of(job.training.model).encoded, masks_text(job.training)
     absent, wanted = missing_latents(job, table, latents), beforehand(job, table)
-    masks = [place for place, one in enumerate(job.training.data.datasets) if one.has(ConditioningKind.MASK)]
+    pairs = [pair_channels(one, job.training.model, encoded.channels) for one in job.training.data.datasets]
     with storage("sharing out the work"):
         return publish_work(
             job,
-            latents=latent_work(table, encoded, missing=absent, wanted=wanted, masks=masks),
+            latents=latent_work(table, encoded, missing=absent, wanted=wanted, pairs=pairs),
             text=text_work(table, encoded, missing=missing_texts(table, texts), unpadded=unpadded),
         )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_trainer.data.entries import pair_kind, picture_at
+from oarlock_trainer.data.entries import pair_of, picture_at
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.data.metadata.sources import Sources
 from oarlock_trainer.data.progress import Progress
@@ -140,7 +140,7 @@ def _tasks(
             picture = picture_at(table, entry)
             cut = picture_cut(job.training, datasets[picture.dataset], picture.name, picture.size)
             store, row = stores.of_dataset[picture.dataset], entry % len(table)
-            pair, source = pair_kind(picture, datasets[picture.dataset]), sources.of(picture)
+            pair, source = pair_of(picture, datasets[picture.dataset], job.training.model), sources.of(picture)
             yield Task(row=row, picture=picture, pair=pair, source=source, cut=cut, unit=number, store=store)
 
 

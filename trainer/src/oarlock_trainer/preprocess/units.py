@@ -17,7 +17,7 @@ from oarlock_trainer.data.matching import firsts
 from oarlock_trainer.data.shards import SHARD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator, Sequence
 
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.models.encoded import Encoded
@@ -39,12 +39,12 @@ _LONG_CAPTION = 4
 
 
 def latent_work(
-    table: Table, encoded: Encoded, *, missing: np.ndarray, wanted: np.ndarray, masks: Collection[int] = ()
+    table: Table, encoded: Encoded, *, missing: np.ndarray, wanted: np.ndarray, pairs: Sequence[int] = ()
 ) -> np.ndarray:
     """WORK for `missing` latents among all that are `wanted` beforehand, both (entries,) bool as in data.entries.
 
-    Units are numbered from the largest to the smallest. What is mirrored has units of its own, and so have pairs, which are
-    masks of the data sets `masks`, by their places in the job.
+    Units are numbered from the largest to the smallest. What is mirrored has units of its own, and so have pairs, whose
+    channels `pairs` says of each data set.
     """
     entries = np.flatnonzero(wanted)
     quarter, rows = np.divmod(entries, max(len(table), 1))
@@ -52,9 +52,11 @@ def latent_work(
     datasets = table.datasets()[rows].astype(np.uint64) | quarter.astype(np.uint64) << np.uint64(14)
     buckets = datasets << np.uint64(48) | width << np.uint64(24) | height
     _, one_of, bucket, counts = np.unique(buckets, return_index=True, return_inverse=True, return_counts=True)
-    sides = width[one_of], height[one_of]
-    is_mask = (quarter[one_of] >= PAIR) & np.isin(table.datasets()[rows[one_of]], list(masks))
-    each = np.where(is_mask, encoded.mask(*sides), encoded.latents(*sides)).astype(np.int64)
+    channels = np.full(len(one_of), encoded.channels)
+    is_pair = quarter[one_of] >= PAIR
+    if is_pair.any():
+        channels[is_pair] = np.asarray(pairs)[table.datasets()[rows[one_of[is_pair]]]]
+    each = encoded.bytes_of(channels, width[one_of], height[one_of]).astype(np.int64)
     length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)
     units = -(-counts // length)
     order = np.argsort(bucket, kind="stable")

@@ -18,7 +18,8 @@ from oarlock_trainer.data import buckets
 from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.quarantine import UNREADABLE
-from oarlock_trainer.models.families import family_of
+from oarlock_trainer.models.families import family_of, reference_of
+from oarlock_trainer.models.family import Reference
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.preprocess.latents import decode
 from oarlock_trainer.runtime.atomic_write import replacing
@@ -67,7 +68,7 @@ def prepare_references(
     files, family = references_of(job, locations), family_of(job.training.model)
     different = {_key(one): one for one in wanted if one.reference is not None}
     versions = [[key, one.reference and one.reference.version] for key, one in sorted(different.items())]
-    facts = [fingerprints(_model(job), family).vae, files and files.where, versions]
+    facts = [fingerprints(_model(job), family).vae, reference_of(job.training.model), files and files.where, versions]
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
     file = job.output / _FOLDER / f"references-{digest}.safetensors"
 
@@ -89,9 +90,12 @@ def _encode(
 
     family = family_of(job.training.model)
     encoder, found = PictureEncoder(_model(job), family, ranks.device, code=code_of(job.training.model)), {}
+    holes = reference_of(job.training.model) is Reference.HOLES
     for one in wanted:
         go_on()
-        found[_key(one)] = encoder.encode(_pixels(files, one)[None], None)[0].contiguous()
+        pixels = _pixels(files, one, holes=holes)[None]
+        latents = encoder.encode_with_holes(pixels) if holes else encoder.encode(pixels, None)
+        found[_key(one)] = latents[0].contiguous()
     with storage(f"writing {file}"):
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as temporary:
@@ -102,8 +106,8 @@ def _encode(
         torch.cuda.empty_cache()  # what the encoder held is wanted for the transformer
 
 
-def _pixels(files: Files, wanted: ImageRequest) -> np.ndarray:
-    """(H, W, 3) uint8: the middle of a reference, in the shape of the picture that is drawn."""
+def _pixels(files: Files, wanted: ImageRequest, *, holes: bool) -> np.ndarray:
+    """(H, W, 3) uint8, with `holes` 4: the middle of a reference, in the shape of the picture that is drawn."""
     name = wanted.reference.name if wanted.reference else ""
     try:
         size = header(files, name)
@@ -115,7 +119,7 @@ def _pixels(files: Files, wanted: ImageRequest) -> np.ndarray:
             limits=SizeLimits(),
             kind=ResolutionType.PIXEL,
         ).one(0)
-        return decode(files.read(name), cut)
+        return decode(files.read(name), cut, holes=holes)
     except UNREADABLE as error:
         if failed_reading(error):
             raise StorageError(f"reading {name} in {files.where}: {error}") from error

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_api.dataset import ConditioningKind, CropAspect, CropStyle, ResolutionType
+from oarlock_api.dataset import CropAspect, CropStyle, ResolutionType
 from oarlock_trainer.data import buckets
 from oarlock_trainer.data.metadata import keys
+from oarlock_trainer.data.pair_sizes import reference_in
 from oarlock_trainer.models.families import family_of, masks_text
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Recipe:
     @property
     def pair_encoder(self) -> str:
         """What makes the cached pairs: of masks averages over a latent's pixels, whichever VAE there is."""
-        if self.dataset.has(ConditioningKind.REFERENCE):
-            return f"reference by {self.encoders.vae}"
+        if reference := reference_in(self.dataset, self.training.model):
+            return f"reference {reference} by {self.encoders.vae}"
         return f"mask of {family_of(self.training.model).grid.pixels} pixels"
 
     def fingerprint(self) -> str:

@@ -91,7 +91,7 @@ def shaped(
             Linear("proj_out", width, out_channels),
         ),
         others=(4 * double_blocks + 2 * single_blocks) * head_width,  # norms of queries and keys
-        latent_channels=token_channels // _TOKEN,
+        latent_channels=out_channels // _TOKEN,
         token_channels=token_channels,
         text_width=text_width,
         pooled_width=pooled_width,

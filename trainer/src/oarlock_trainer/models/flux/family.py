@@ -1,7 +1,10 @@
-"""FLUX.1 (Dev, Schnell, Krea, Kontext) in numbers and names."""
+"""FLUX.1 (Dev, Schnell, Krea, Kontext, Fill) in numbers and names."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.models.family import Autoencoder, ClassName, Family, Grid, Presets, Shift, TextStack
 from oarlock_trainer.models.flux.architecture import architecture, shaped
 from oarlock_trainer.models.flux.encoded import PUBLISHED, read_encoded
@@ -45,7 +48,7 @@ TEXTS = TextStack(
 VAE = Autoencoder(parameters=83_819_683, pixel_bytes=5 * 128 * 2)
 """Five tensors of 128 bfloat16 channels in the pictures' full size are alive at once in diffusers' AutoencoderKL."""
 
-FLUX1 = Family(
+_WHOLE = Family(
     name="FLUX.1",
     slug="flux",
     flavors=FLAVORS,
@@ -66,3 +69,4 @@ FLUX1 = Family(
     vae=VAE,
     read_encoded=read_encoded,
 )
+FLUX1 = replace(_WHOLE, variants={ModelFlavor.FILL: replace(_WHOLE, published=shaped(token_channels=384))})

@@ -22,11 +22,14 @@ def velocity(
     """See `family_code.Velocity`; `model` is diffusers' FluxTransformer2DModel. In FLUX.1 C = 16.
 
     The model is told sigma itself (diffusers multiplies it by 1000). A reference's tokens stand behind the picture's own, at
-    places of their own, and nothing is predicted for them: FLUX.1 Kontext, as by diffusers' FluxKontextPipeline.
+    places of their own, and nothing is predicted for them: FLUX.1 Kontext, as by diffusers' FluxKontextPipeline. One with
+    more channels than the picture has holes, and stands beside it in the same tokens: FLUX.1 Fill, as by FluxFillPipeline.
     """
     channels, height, width = noisy.shape[1:]
     packed, places = pack(noisy), image_ids(height, width, noisy.device)
-    if reference is not None:
+    if reference is not None and reference.shape[1] > channels:
+        packed = torch.cat([packed, pack(reference.to(packed.dtype))], dim=2)
+    elif reference is not None:
         packed = torch.cat([packed, pack(reference.to(packed.dtype))], dim=1)
         places = ids_with_reference((height, width), (reference.shape[2], reference.shape[3]), noisy.device)
     arguments = {}

@@ -1,0 +1,165 @@
+"""FLUX.1 Fill: holes of a reference beside the noise, as diffusers' pipeline has it."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oarlock_api.weights import ModelFlavor
+from oarlock_trainer.data.buckets import Cut, Size
+from oarlock_trainer.ranks import preload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+preload.settle_environment()
+import torch  # noqa: E402 - reads the environment that was just settled
+from diffusers import FluxFillPipeline, FluxTransformer2DModel  # noqa: E402 - before anything of ours
+from diffusers.pipelines.flux import pipeline_flux_fill  # noqa: E402
+from flux_pair import distance, worst  # noqa: E402
+
+from oarlock_api.engine import Attention  # noqa: E402
+from oarlock_trainer.models import transformer  # noqa: E402
+from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
+from oarlock_trainer.models.encoders import PictureEncoder  # noqa: E402
+from oarlock_trainer.models.flux import forward, tiny  # noqa: E402
+from oarlock_trainer.models.flux.code import CODE  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
+from oarlock_trainer.models.flux.velocity import pack, unpack, velocity  # noqa: E402
+from oarlock_trainer.plan.parameters import whole  # noqa: E402
+from oarlock_trainer.preprocess.latents import decode  # noqa: E402
+from oarlock_trainer.validation.decoding import PictureDecoder  # noqa: E402
+from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler  # noqa: E402
+
+FLOAT32 = 1e-5
+"""Relative distance in float32: of the prediction, and of each parameter's gradient."""
+CPU = torch.device("cpu")
+FILL = FLUX1.variants[ModelFlavor.FILL]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fill")
+    tiny.write(folder, fill=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pipeline(model: Path) -> Any:
+    found = FluxFillPipeline.from_pretrained(model, dtype=torch.float32)
+    found.set_progress_bar_config(disable=True)
+    return found
+
+
+def with_holes(width: int, height: int, count: int = 1) -> np.ndarray:
+    """Half of them is to be filled in, pixel by pixel."""
+    return np.random.default_rng(0).integers(0, 256, (count, height, width, 4), dtype=np.uint8)
+
+
+def in_the_pipeline(pipeline: Any, pixels: np.ndarray) -> torch.Tensor:
+    """Tokens of what is left of the pictures, and of the holes; the mean of what the VAE says."""
+    count, height, width = pixels.shape[:3]
+    given = torch.from_numpy(pixels).permute(0, 3, 1, 2).float()
+    mask = (given[:, 3:] < 127.5).float()
+    with torch.no_grad():
+        left = pipeline.vae.encode((given[:, :3] / 127.5 - 1) * (1 - mask)).latent_dist.mode()
+    holes, masked = pipeline.prepare_mask_latents(
+        mask, left, count, tiny.LATENT_CHANNELS, 1, height, width, torch.float32, CPU, None
+    )
+    return torch.cat([masked, holes], dim=-1)
+
+
+def test_what_is_left_and_what_is_a_hole_are_encoded_as_by_the_pipeline(pipeline: Any, model: Path) -> None:
+    pixels = with_holes(48, 32, count=2)
+    found = PictureEncoder(model, FILL, CPU, code=CODE).encode_with_holes(pixels)
+    assert found.shape == (2, tiny.LATENT_CHANNELS + 64, 4, 6)
+    wanted = in_the_pipeline(pipeline, pixels)
+    assert torch.allclose(pack(found.float()), wanted, rtol=2**-7, atol=1e-5)
+    assert torch.equal(pack(found.float())[..., 4 * tiny.LATENT_CHANNELS :], wanted[..., 4 * tiny.LATENT_CHANNELS :])
+
+
+def test_what_is_transparent_is_cut_scaled_and_mirrored_with_its_picture() -> None:
+    picture = np.full((32, 64, 4), 255, dtype=np.uint8)
+    picture[:, :32, 3] = 0
+    content = io.BytesIO()
+    Image.fromarray(picture).save(content, format="png")
+    cut = Cut(scaled=Size(32, 16), left=8, top=0, target=Size(16, 16))
+    found = decode(content.getvalue(), cut, Size(128, 64), any_size=True, holes=True, mirrored=True)
+    assert found.shape == (16, 16, 4)
+    assert (found[..., 3] < 128).tolist() == [[False] * 8 + [True] * 8] * 16
+
+
+@pytest.mark.parametrize("recomputed", [0, 4])
+def test_prediction_and_gradients_are_those_of_diffusers(recomputed: int) -> None:
+    channels, extra = 4, 4 + 64
+    torch.manual_seed(0)
+    theirs, mine = (
+        FluxTransformer2DModel(
+            in_channels=4 * (channels + extra), out_channels=4 * channels, num_layers=2, num_single_layers=2,
+            attention_head_dim=16, num_attention_heads=4, joint_attention_dim=24, pooled_projection_dim=8,
+            guidance_embeds=True, axes_dims_rope=(4, 4, 8),
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    mine.load_state_dict(theirs.state_dict())
+    forward.install(mine, attend=attend_with(Attention.SDPA), recomputed=recomputed)
+    noisy, target = torch.randn(2, channels, 8, 12), torch.randn(2, channels, 8, 12)
+    reference, text, pooled = torch.randn(2, extra, 8, 12), torch.randn(2, 9, 24), torch.randn(2, 8)
+    sigmas, guidance = torch.tensor([0.25, 0.5]), torch.tensor([30.0, 30.0])
+    ids = FluxFillPipeline._prepare_latent_image_ids(1, 4, 6, CPU, torch.float32)
+    wanted = unpack(
+        theirs(
+            hidden_states=torch.cat([pack(noisy), pack(reference[:, :channels]), pack(reference[:, channels:])], dim=2),
+            encoder_hidden_states=text, pooled_projections=pooled, timestep=sigmas, guidance=guidance, img_ids=ids,
+            txt_ids=torch.zeros(9, 3), return_dict=False,
+        )[0], channels=channels, height=8, width=12,
+    )  # fmt: skip
+    found = velocity(
+        mine, noisy, sigmas, text=text, pooled=pooled, text_mask=None, guidance=guidance, reference=reference
+    )
+    assert distance(found, wanted) < FLOAT32
+    gradients = []
+    for network, prediction in ((mine, found), (theirs, wanted)):
+        (prediction - target).square().mean().backward()
+        gradients.append({name: one.grad for name, one in network.named_parameters() if one.grad is not None})
+    assert worst(*gradients) < FLOAT32
+
+
+@pytest.mark.parametrize(("width", "height"), [(64, 48), (32, 64)])
+def test_a_picture_is_that_of_the_pipeline(
+    pipeline: Any, model: Path, width: int, height: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which takes a sample of what the VAE says of the rest, and here the mean, as ours does."""
+    monkeypatch.setattr(pipeline_flux_fill, "retrieve_latents", lambda found, **_: found.latent_dist.mode())
+    pixels = with_holes(width, height)
+    given, mask = in_the_pipeline(pipeline, pixels), Image.fromarray(np.uint8(255 * (pixels[0, ..., 3] < 128)))
+    noise = draw_noise(7, FILL.grid, channels=tiny.LATENT_CHANNELS, width=width, height=height)
+    with torch.no_grad():
+        sequence, pooled, _ = pipeline.encode_prompt("a boat", "a boat", max_sequence_length=tiny.TEXT_TOKENS)
+    wanted = pipeline(
+        image=Image.fromarray(pixels[0, ..., :3]), mask_image=mask, prompt="a boat", width=width,
+        height=height, guidance_scale=30.0, num_inference_steps=4, latents=pack(noise), output_type="np",
+        max_sequence_length=tiny.TEXT_TOKENS,
+    ).images[0]  # fmt: skip
+    text = Text(sequence=sequence, pooled=pooled)
+    latents = denoise(
+        pipeline.transformer, noise, text, reference=unpack(given, channels=tiny.LATENT_CHANNELS + 64, height=height // 8,
+        width=width // 8), family=FILL, code=CODE, guidance=Guidance(told=30.0, scale=1.0, negative=text),
+        scheduler=read_scheduler(model, FILL), steps=4, go_on=lambda: None,
+    )  # fmt: skip
+    found = np.asarray(PictureDecoder(model, FILL, CPU, code=CODE).decode(latents), dtype=np.float32)
+    assert np.abs(found - wanted * 255).max() <= 1.0
+
+
+def test_the_published_model_and_the_one_on_disk_are_what_is_counted(model: Path) -> None:
+    with torch.device("meta"):
+        published = FluxTransformer2DModel(in_channels=384, out_channels=64, guidance_embeds=True)
+    assert FILL.published == FLUX1.architecture(published.config)
+    assert whole(FILL.published).trained == sum(one.numel() for one in published.parameters())
+    assert (FILL.published.latent_channels, FILL.published.token_channels) == (16, 384)
+    one = transformer.load(model)
+    assert whole(FLUX1.architecture(one.config)).trained == sum(weight.numel() for weight in one.parameters())
