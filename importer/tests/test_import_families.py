@@ -54,6 +54,34 @@ def test_flux2_is_dev_where_nothing_else_is_said_as_in_simpletuner(
     assert model == {"family": "Flux2", "flavor": "Dev", "hub": {"repo": "black-forest-labs/FLUX.2-dev"}}
 
 
+def test_dev_is_told_its_guidance_and_klein_takes_two_passes(
+    imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    given = flux2 | {
+        "flux_guidance_mode": "constant", "flux_guidance_value": 3.5, "validation_guidance": 1.0,
+        "validation_prompt": "a boat", "validation_negative_prompt": "blurry", "validation_step_interval": 10,
+    }  # fmt: skip
+    dev = imported(given | {"model_flavour": "dev"}, folder).spec["training"]
+    assert dev["objective"]["guidance"] == {"mode": "Constant", "value": 3.5}
+    assert dev["validation"]["guidance"] == 1.0
+    assert "negativePrompt" not in dev["validation"]
+    klein = imported(given | {"model_flavour": "klein-9b"}, folder).spec["training"]
+    assert "guidance" not in klein["objective"]
+    assert (klein["validation"]["guidance"], klein["validation"]["negativePrompt"]) == (0, "blurry")
+
+
+def test_references_are_for_all_of_flux2(
+    imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    before = {
+        "id": "before", "type": "local", "dataset_type": "conditioning", "conditioning_type": "reference_strict",
+        "instance_data_dir": "/data/before",
+    }  # fmt: skip
+    for flavour in ("dev", "klein-4b"):
+        job = imported(flux2 | {"model_flavour": flavour}, folder | {"conditioning_data": "before"}, before)
+        assert job.spec["training"]["data"]["datasets"][0]["conditioning"]["kind"] == "Reference"
+
+
 @pytest.mark.parametrize("flavour", ["krea", "schnell"])
 def test_a_flavour_that_the_family_does_not_have_here_is_refused(
     flavour: str | None, imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]

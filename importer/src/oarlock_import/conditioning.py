@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oarlock_api.weights import FLAVORS, REFERENCED, ModelFamily, ModelFlavor
 from oarlock_import.values import asks_for_nothing
 
 if TYPE_CHECKING:
@@ -26,11 +27,19 @@ class Locate(Protocol):
 
 
 def place(
-    datasets: Sequence[tuple[Options, Draft]], options: Options, entries: Mapping[str, Options], *, locate: Locate
+    datasets: Sequence[tuple[Options, Draft]],
+    options: Options,
+    entries: Mapping[str, Options],
+    *,
+    model: Mapping[str, Any],
+    locate: Locate,
 ) -> None:
-    """Write the conditioning of data sets; `entries` are those of dataset_type conditioning by their id."""
+    """Write the conditioning of data sets; `entries` are those of dataset_type conditioning by their id.
+
+    `model` is what was written of the job's model.
+    """
     for dataset, draft in datasets:
-        entry = _entry(dataset, options, entries)
+        entry = _entry(dataset, entries, model)
         if entry is not None and (source := locate(entry, _FIELD)) is not None:
             draft.put("conditioning", {"source": source, "kind": entry.word("conditioning_type")})
             entry.mapped("conditioning_type", words=f"-> conditioning.kind: {entry.word('conditioning_type')}")
@@ -44,7 +53,7 @@ def place(
         options.refused("masked_loss_probability", "masks count in every step here: set 1, or remove them")
 
 
-def _entry(dataset: Options, options: Options, entries: Mapping[str, Options]) -> Options | None:
+def _entry(dataset: Options, entries: Mapping[str, Options], model: Mapping[str, Any]) -> Options | None:
     """The entry that a data set names; None where there is none, which is reported where one is asked for."""
     names = _names(dataset)
     if not names:
@@ -56,13 +65,21 @@ def _entry(dataset: Options, options: Options, entries: Mapping[str, Options]) -
         dataset.refused("conditioning_data", f"there is no entry {names[0]} of dataset_type {TYPE}")
     elif "conditioning_type" not in entry:
         entry.refused("conditioning_type", "is missing: say mask or reference_strict")
-    elif entry.value("conditioning_type") != "mask" and str(options.value("model_flavour")).lower() != "kontext":
+    elif (kind := entry.value("conditioning_type")) == "reference_strict" and not _takes_reference(model):
         entry.refused(
-            "conditioning_type", "references are for models that are given such: flux with model_flavour kontext"
+            "conditioning_type",
+            "references are for models that are given such: flux with model_flavour kontext, and flux2",
         )
-    elif entry.value("conditioning_type") is not None:
+    elif kind is not None:
         return entry
     return None
+
+
+def _takes_reference(model: Mapping[str, Any]) -> bool:
+    if "family" not in model:
+        return True  # whatever it is, it was refused
+    family = ModelFamily(model["family"])
+    return ModelFlavor(model.get("flavor") or FLAVORS[family][0]) in REFERENCED.get(family, ())
 
 
 def _names(dataset: Options) -> list[str]:

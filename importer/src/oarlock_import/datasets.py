@@ -49,7 +49,13 @@ def place(
     home, filters = _text_embeds(texts, draft if cached else Draft(), places, find)
     drafts = [_dataset(entry, options, places=places, home=home, latents=latents, filters=filters) for entry in sets]
     given = [entry.options for entry in sets]
-    conditioning.place(list(zip(given, drafts, strict=True)), options, paired, locate=partial(_source, places=places))
+    conditioning.place(
+        list(zip(given, drafts, strict=True)),
+        options,
+        paired,
+        model=draft.get("training.model") or {},
+        locate=partial(_source, places=places),
+    )
     _weights(given, drafts, options)
     _evaluation(sets, options)
     for entry, written in zip(sets, drafts, strict=True):

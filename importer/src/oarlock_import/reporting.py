@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from oarlock_import.family import words_of
+from oarlock_import.family import family_of
 
 if TYPE_CHECKING:
     from oarlock_import.draft import Draft
@@ -57,11 +57,12 @@ def _pictures(options: Options, draft: Draft, places: Places) -> None:
 def _guidance(options: Options, draft: Draft) -> None:
     """What the model is told; of a model that is told none the scale of two passes, which SimpleTuner makes above 1 alone."""
     scale = options.value("validation_guidance")
-    if words_of(options).family.published.has_guidance or scale > 1:
+    is_told = family_of(options, draft).published.has_guidance
+    if is_told or scale > 1:
         options.carry(draft, "validation_guidance")
     else:
         options.carry(draft, "validation_guidance", value=0)
-    if not words_of(options).family.published.has_guidance and "validation_negative_prompt" in options:
+    if not is_told and "validation_negative_prompt" in options:
         draft.put("training.validation.negativePrompt", options.value("validation_negative_prompt"))
         options.mapped("validation_negative_prompt", words="-> training.validation.negativePrompt")
 

@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from oarlock_import import deepspeed
-from oarlock_import.family import family_of, words_of
+from oarlock_import.family import family_of
 
 if TYPE_CHECKING:
     from oarlock_import.draft import Draft
@@ -151,7 +151,7 @@ def _noise_levels(options: Options, draft: Draft) -> None:
 def _guidance(options: Options, draft: Draft) -> None:
     """What the model is told in training, if it is told any."""
     constant, random = ("flux_guidance_value",), ("flux_guidance_min", "flux_guidance_max")
-    if not words_of(options).family.published.has_guidance:
+    if not family_of(options, draft).published.has_guidance:
         for key in ("flux_guidance_mode", *constant, *random):
             options.ignored(key, "belongs to another model family")
         return

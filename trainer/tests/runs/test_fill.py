@@ -56,7 +56,10 @@ def test_holes_are_filled_in_by_any_ranks_drawn_and_exported(gang: Gang, tmp_pat
     assert alone.codes == {0: 0}, gang.log()
     # The same samples, added up in another order in bfloat16.
     assert alone.losses == pytest.approx(calm.losses, rel=2e-3)
-    for path in holes.iterdir():
-        Image.open(path).convert("RGB").save(path, lossless=True)  # nothing to fill in
+    for path in list(holes.iterdir()):
+        opaque = Image.open(path).convert("RGBA")
+        opaque.putalpha(255)
+        opaque.save(path.with_suffix(".png"))  # nothing to fill in
+        path.unlink()
     whole = data | {"imageEmbeds": {"path": str(tmp_path / "others")}}
     assert gang.run(tmp_path / "whole", job | {"data": whole, "validation": None}).losses[1] != calm.losses[1]

@@ -36,7 +36,7 @@ class Encoding(Protocol):
 
 
 class Shown(NamedTuple):
-    """A picture as it is trained, bfloat16: latents (C, h, w); its mask (1, h, w), or its reference's latents (C, h, w)."""
+    """A picture as it is trained, bfloat16: latents (C, h, w); its mask (1, h, w), or its reference (R, h, w)."""
 
     latents: torch.Tensor
     mask: torch.Tensor | None = None

@@ -44,7 +44,7 @@ class Velocity(Protocol):
         from the GPU.
 
         A family with flavors that take a reference has one more argument, which is given where there is one: `reference`
-        (B, C, h', w'), the latents of a second picture, without noise.
+        (B, R, h', w'), what `family.Reference` makes of a second picture, without noise.
         """
         ...
 

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from oarlock_api.weights import FILLING
 from oarlock_trainer.models.family import TRANSFORMER
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, StorageError, failed_reading, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.models.family import Family
 
 _INDEX = "model_index.json"
@@ -117,8 +119,27 @@ def _wrong_configuration(model: Path, family: Family, name: str) -> Iterator[str
     path, expected = model / name / _CONFIG, family.transformer.name
     if not path.is_file():
         yield f"{name}/{_CONFIG} is missing"
-    elif name == TRANSFORMER and (kind := _read(path).get("_class_name")) != expected:
+    elif name == TRANSFORMER and (kind := (config := _read(path)).get("_class_name")) != expected:
         yield f"{name} is of {f'the class {kind}' if kind else 'no class'}, {family.name}'s is {expected}"
+    elif name == TRANSFORMER:
+        yield from _wrong_inputs(config, family)
+
+
+def _wrong_inputs(config: dict[str, Any], family: Family) -> Iterator[str]:
+    """Whether it is another flavor's: one of a class is given holes to fill in, the other is not."""
+    try:
+        fills = _fills(family.architecture(config), family)
+    except (KeyError, TypeError, ValueError):
+        return  # whoever reads all of it says what is wrong
+    wanted = _fills(family.published, family)
+    if fills and not wanted:
+        yield f"{TRANSFORMER} fills in holes: set model.flavor to {' or '.join(FILLING)}"
+    elif wanted and not fills:
+        yield f"{TRANSFORMER} fills in no holes, as model.flavor says: remove that, or name the folder of another model"
+
+
+def _fills(shape: Architecture, family: Family) -> bool:
+    return shape.token_channels > shape.latent_channels * family.grid.patch**2
 
 
 def _weights(folder: Path) -> list[Path]:

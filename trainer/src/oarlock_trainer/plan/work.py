@@ -61,7 +61,7 @@ class Workload:
     bucket_elements: int = _BUCKET_ELEMENTS
     ema: EmaDevice | None = None
     pictures: int = 1
-    """Of a sample: 2 where it has a reference, whose tokens are image tokens, too."""
+    """Of each sample at least: 2 where all have a reference, whose tokens are image tokens, too."""
     encoded: int = 0
     """Pictures that the VAE takes at once while training; 0: all are encoded before."""
     text_home: Home = Home.NONE
@@ -154,7 +154,7 @@ def work_of(
         accumulation=batch.accumulation,
         micro_batches=batch.micro_batches,
         image_tokens=image_tokens or _largest_square(training),
-        pictures=max(pictures_of(one, training.model) for one in training.data.datasets),
+        pictures=min(pictures_of(one, training.model) for one in training.data.datasets),
         text_tokens=text_tokens or family.encoded.tokens,
         optimizer=training.optimizer.name,
         offload=training.engine.offload_optimizer is OffloadOptimizer.CPU,

@@ -76,6 +76,8 @@ def decode(
                 f"not the size that the table says: {picture.width} x {picture.height} as it is shown, there "
                 f"{size.width} x {size.height}"
             )
+        if holes and "A" not in picture.getbands() and "transparency" not in picture.info:
+            raise ValueError("it has no alpha channel: what is to be filled in is transparent in it")
         if holes:
             picture = picture.convert("RGBA")
         elif picture.mode in {"RGBA", "LA", "P"}:
@@ -153,7 +155,7 @@ def encode(
 ) -> torch.Tensor:
     """Latents of pictures of one size, or of their pairs: (B, C, h, w) bfloat16. Of masks (B, 1, h, w).
 
-    A picture's are a sample by the seed of its key, a reference's are the mean: what a model is given when it draws.
+    A picture's are a sample by the seed of its key, a reference's are the mean.
     """
     if pair is Pair.MASK:
         return average(np.stack(pixels), encoder.pixels)

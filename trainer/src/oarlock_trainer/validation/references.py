@@ -15,16 +15,17 @@ import numpy as np
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.dataset import CropStyle, ResolutionType, SizeLimits
 from oarlock_trainer.data import buckets
-from oarlock_trainer.data.cache_keys import fingerprints
+from oarlock_trainer.data.cache_keys import encoder_fingerprint
 from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.models.families import family_of, reference_of
-from oarlock_trainer.models.family import Reference
+from oarlock_trainer.models.family import VAE, Reference
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.preprocess.latents import decode
 from oarlock_trainer.runtime.atomic_write import replacing
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, failed_reading, storage
 from oarlock_trainer.runtime.file_modes import make_ordinary
+from oarlock_trainer.runtime.heartbeat import alive
 from oarlock_trainer.validation.image_requests import REFERENCES, references_of
 
 if TYPE_CHECKING:
@@ -44,14 +45,15 @@ _FOLDER = f"{PRIVATE}/validation"
 class References:
     """The latents of all references, in a file."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path | None) -> None:
+        """None where no picture has a reference."""
         self._file = file
 
     def read(self, wanted: ImageRequest) -> torch.Tensor | None:
-        """(1, C, h, w) bfloat16 of a picture's size; None where it has no reference. Raises StorageError."""
+        """(1, R, h, w) bfloat16 (`family.Reference`) of a picture's size; None without a reference. Raises StorageError."""
         from safetensors import safe_open  # noqa: PLC0415
 
-        if wanted.reference is None:
+        if wanted.reference is None or self._file is None:
             return None
         with storage(f"reading {self._file}"), safe_open(self._file, framework="pt") as file:
             latents: torch.Tensor = file.get_tensor(_key(wanted))
@@ -66,14 +68,17 @@ def prepare_references(
     `go_on` is called meanwhile, and may raise to stop. Raises ConfigurationError where one is no picture.
     """
     files, family = references_of(job, locations), family_of(job.training.model)
+    if files is None:
+        return References(None)
     different = {_key(one): one for one in wanted if one.reference is not None}
     versions = [[key, one.reference and one.reference.version] for key, one in sorted(different.items())]
-    facts = [fingerprints(_model(job), family).vae, reference_of(job.training.model), files and files.where, versions]
+    vae = encoder_fingerprint([_model(job) / VAE], family.cache_mark)
+    facts = [vae, reference_of(job.training.model), files.where, versions]
     digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
     file = job.output / _FOLDER / f"references-{digest}.safetensors"
 
     def work() -> None:
-        if files and ranks.rank_info.is_leader and not file.is_file():
+        if ranks.rank_info.is_leader and not file.is_file():
             _encode(job, ranks, files, list(different.values()), file, go_on=go_on)
 
     ranks.shares(work, go_on)
@@ -91,8 +96,9 @@ def _encode(
     family = family_of(job.training.model)
     encoder, found = PictureEncoder(_model(job), family, ranks.device, code=code_of(job.training.model)), {}
     holes = reference_of(job.training.model) is Reference.HOLES
+    still = alive(go_on)
     for one in wanted:
-        go_on()
+        still()
         pixels = _pixels(files, one, holes=holes)[None]
         latents = encoder.encode_with_holes(pixels) if holes else encoder.encode(pixels, None)
         found[_key(one)] = latents[0].contiguous()

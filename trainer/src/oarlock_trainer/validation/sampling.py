@@ -78,7 +78,7 @@ def denoise(
 ) -> Tensor:
     """Latents (1, C, h, w) float32, from noise of this shape. `go_on` is called before each step, and may raise to stop.
 
-    `reference` (1, C, h', w') is given to the model in each step, in both passes where there are two.
+    `reference` (1, R, h', w') is given to the model in each step, in both passes where there are two.
     """
     latents = noise.float()
     code.set_noise_levels(scheduler, steps, noise.shape[-1] * noise.shape[-2] // family.grid.patch**2)

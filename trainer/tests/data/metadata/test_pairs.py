@@ -140,6 +140,21 @@ def test_masks_change_the_fingerprint_of_their_data_set_and_of_no_other() -> Non
     assert table_fingerprint(training(**MASKED), encoders) != table_fingerprint(training(), encoders)
 
 
+def test_a_reference_that_a_model_takes_in_another_way_is_another_table_and_another_pair(tmp_path: Path) -> None:
+    """Of the same encoders: one flavor's records are no other's."""
+    edits = {"conditioning": {"kind": "Reference", "source": {"path": "/masks"}}}
+    dataset, encoders = Dataset.model_validate({"name": "d", "source": {"path": "/d"}} | edits), Encoders("v", "t")
+    seen = set()
+    for flavor in ("Kontext", "Fill"):
+        model = {"family": "Flux1", "flavor": flavor, "path": "/m"}
+        sets = {"datasets": [dataset.to_manifest()]}
+        job = Training.model_validate({"model": model, "steps": 1, "resolution": 64, "data": sets})
+        own = Recipe(training=job, dataset=dataset, source="s", encoders=encoders)
+        made, _ = make_rows(rows(paired(tmp_path, "a.png")), own)
+        seen |= {own.fingerprint(), table_fingerprint(job, encoders), *made["pair_key"].to_pylist()[:1]}
+    assert len(seen) == 6
+
+
 def test_a_table_has_parts_with_pairs_beside_parts_without(tmp_path: Path) -> None:
     made = rows(paired(tmp_path, "a.png", "deep/b.png", "deep/c.final.png", "d.png"))
     with_pairs, _ = make_rows(made, recipe(**MASKED))

@@ -12,6 +12,7 @@ from PIL import Image
 from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.data.buckets import Cut, Size
 from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ from diffusers.pipelines.flux import pipeline_flux_fill  # noqa: E402
 from flux_pair import distance, worst  # noqa: E402
 
 from oarlock_api.engine import Attention  # noqa: E402
-from oarlock_trainer.models import transformer  # noqa: E402
+from oarlock_trainer.models import folder, transformer  # noqa: E402
 from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.encoders import PictureEncoder  # noqa: E402
 from oarlock_trainer.models.flux import forward, tiny  # noqa: E402
@@ -43,9 +44,9 @@ FILL = FLUX1.variants[ModelFlavor.FILL]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("fill")
-    tiny.write(folder, fill=True)
-    return folder
+    written = tmp_path_factory.mktemp("fill")
+    tiny.write(written, fill=True)
+    return written
 
 
 @pytest.fixture(scope="module")
@@ -163,3 +164,20 @@ def test_the_published_model_and_the_one_on_disk_are_what_is_counted(model: Path
     assert (FILL.published.latent_channels, FILL.published.token_channels) == (16, 384)
     one = transformer.load(model)
     assert whole(FLUX1.architecture(one.config)).trained == sum(weight.numel() for weight in one.parameters())
+
+
+def test_a_folder_of_another_flavor_is_told_apart_before_anything_is_loaded(model: Path, tiny_flux: Path) -> None:
+    folder.check(model, FILL, field="training.model.path")
+    folder.check(tiny_flux, FLUX1, field="training.model.path")
+    with pytest.raises(ConfigurationError, match=r"transformer fills in holes: set model.flavor to Fill"):
+        folder.check(model, FLUX1, field="training.model.path")
+    with pytest.raises(ConfigurationError, match=r"transformer fills in no holes, as model.flavor says"):
+        folder.check(tiny_flux, FILL, field="training.model.path")
+
+
+def test_a_file_that_cannot_have_holes_is_refused() -> None:
+    content = io.BytesIO()
+    Image.new("RGB", (16, 16)).save(content, format="png")
+    cut = Cut(scaled=Size(16, 16), left=0, top=0, target=Size(16, 16))
+    with pytest.raises(ValueError, match="no alpha channel"):
+        decode(content.getvalue(), cut, holes=True)

@@ -36,12 +36,14 @@ def _settings(training: Training, dataset: Dataset, encoders: Encoders) -> list[
 
     Fields that are not set are left out: a later version's new field that is absent changes no fingerprint.
     """
+    reference = reference_in(dataset, training.model)
     return [
         dataset.model_dump(mode="json", exclude=_PASSING, exclude_none=True),
         [encoders.vae, encoders.text],
         [training.resolution, training.resolution_type, training.aspect_buckets],
         masks_text(training),
         training.seed,
+        *([reference] if reference else []),  # which of a reference's forms is meant by the keys of pairs
     ]
 
 

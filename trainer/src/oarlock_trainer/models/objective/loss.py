@@ -34,7 +34,7 @@ class MicroBatch:
 
     bfloat16, as it was encoded: latents (B, C, h, w), text (B, T, t), pooled (B, p). float32: noise (B, C, h, w), sigmas and
     guidance (B,). text_mask (B, T) bool or None where padding is not masked. loss_mask (B, 1, h, w) bfloat16, 0 .. 1, or None
-    where all of the pictures counts; reference (B, C, h, w) bfloat16, latents of second pictures, or None.
+    where all of the pictures counts; reference (B, R, h, w) bfloat16 (`family.Reference`), or None.
     """
 
     latents: Tensor
