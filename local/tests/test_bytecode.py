@@ -31,3 +31,4 @@ def test_a_source_that_does_not_compile_is_left_to_who_imports_it(
 def test_an_installation_is_nobodys_source() -> None:
     shares = [Path(sys.prefix), Path(sys.base_prefix)]
     assert sources_in(shares, ["", *sys.path, "/nowhere"]) == []
+    assert sources_in([Path(sys.prefix).parent], [str(Path(sys.prefix).parent)]) == []

@@ -17,14 +17,20 @@ def compile_sources(shares: Iterable[Path]) -> None:
 
 
 def sources_in(shares: Iterable[Path], searched: Sequence[str]) -> list[Path]:
-    """Of the folders where Python searches, those below these shares that are of no Python's installation."""
+    """Of the folders where Python searches, those below these shares that are of no Python's installation, nor hold one.
+
+    A checkout with its environment in it is searched where `python -m` is started there.
+    """
     installed = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
     shared = [share.resolve() for share in shares]
     found = [Path(folder).resolve() for folder in searched if folder]
     return [
         folder
         for folder in dict.fromkeys(found)
-        if folder.is_dir() and _is_in(folder, shared) and not _is_in(folder, installed)
+        if folder.is_dir()
+        and _is_in(folder, shared)
+        and not _is_in(folder, installed)
+        and not any(_is_in(root, [folder]) for root in installed)
     ]
 
 
