@@ -67,6 +67,11 @@ FILLING = (ModelFlavor.FILL,)
 """Those that fill in what is transparent in it, and so are never without."""
 
 
+def takes_reference(family: ModelFamily, flavor: ModelFlavor | None) -> bool:
+    """Whether a variant, or a family's first one, may be given a second picture."""
+    return (flavor or FLAVORS[family][0]) in REFERENCED.get(family, ())
+
+
 class Method(StrEnum):
     """Which parameters are trained."""
 
@@ -133,7 +138,7 @@ class Model(Group):
     @property
     def takes_reference(self) -> bool:
         """Whether this variant may be given a second picture."""
-        return (self.flavor or FLAVORS[self.family][0]) in REFERENCED.get(self.family, ())
+        return takes_reference(self.family, self.flavor)
 
 
 Targets = Annotated[tuple[Word, ...], Field(max_length=64), ListSet()]

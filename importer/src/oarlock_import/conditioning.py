@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oarlock_api.weights import FLAVORS, REFERENCED, ModelFamily, ModelFlavor
+from oarlock_api.weights import ModelFamily, takes_reference
 from oarlock_import.values import asks_for_nothing
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def _entry(dataset: Options, entries: Mapping[str, Options], model: Mapping[str,
 def _takes_reference(model: Mapping[str, Any]) -> bool:
     if "family" not in model:
         return True  # whatever it is, it was refused
-    family = ModelFamily(model["family"])
-    return ModelFlavor(model.get("flavor") or FLAVORS[family][0]) in REFERENCED.get(family, ())
+    return takes_reference(ModelFamily(model["family"]), model.get("flavor"))
 
 
 def _names(dataset: Options) -> list[str]:

@@ -13,7 +13,7 @@ def compile_sources(shares: Iterable[Path]) -> None:
     look at its date. Where a folder cannot be written to, pods compile.
     """
     for source in sources_in(shares, sys.path):
-        compileall.compile_dir(source, quiet=2, workers=0)
+        compileall.compile_dir(source, quiet=2)  # processes for it would take longer than all the looks
 
 
 def sources_in(shares: Iterable[Path], searched: Sequence[str]) -> list[Path]:

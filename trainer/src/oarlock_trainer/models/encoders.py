@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.models.family_code import FamilyCode
 
 
-_OPAQUE = 255
+_OPAQUE, _RGB = 255, 3
 
 
 class PictureEncoder:
@@ -47,12 +47,14 @@ class PictureEncoder:
         return self._encode(normalized(torch.from_numpy(pictures).to(self._device), self._dtype), seeds)
 
     @torch.no_grad()
-    def encode_with_holes(self, pictures: np.ndarray) -> Tensor:
-        """(B, H, W, 4) uint8 -> (B, C + p^2, h, w) bfloat16, where a latent's picture has p x p pixels.
+    def encode_reference(self, pictures: np.ndarray) -> Tensor:
+        """(B, H, W, 3) uint8 -> their mean latents (B, C, h, w) bfloat16.
 
-        First the mean latents of the pictures, which are grey where they are transparent; then 1 for each pixel that is, row
-        by row.
+        Of (B, H, W, 4) it is (B, C + p^2, h, w), where a latent's picture has p x p pixels: first the mean latents of the
+        pictures, which are grey where they are transparent; then 1 for each pixel that is, row by row.
         """
+        if pictures.shape[-1] == _RGB:
+            return self.encode(pictures, None)
         given = torch.from_numpy(pictures).to(self._device)
         hole = given[..., 3] < _OPAQUE / 2
         latents = self._encode(normalized(given[..., :3], self._dtype) * ~hole[..., None], None)

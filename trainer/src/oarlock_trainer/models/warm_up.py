@@ -105,7 +105,6 @@ def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: i
     settings = family.architecture(transformer.config)
     zeros = partial(torch.zeros, batch_size, device=weight.device)
     sharded = is_sharded(weight)
-    latents = zeros(settings.latent_channels, shape.height, shape.width)
     more = {}
     if shape.reference:
         channels = Reference(shape.reference).channels(settings.latent_channels, family.grid)
@@ -113,7 +112,7 @@ def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: i
     with torch.set_grad_enabled(not sharded):
         output = code_of(model).velocity(
             transformer,
-            latents,
+            zeros(settings.latent_channels, shape.height, shape.width),
             zeros(),
             text=zeros(shape.text_tokens, settings.text_width, dtype=weight.dtype),
             pooled=zeros(settings.pooled_width, dtype=weight.dtype),

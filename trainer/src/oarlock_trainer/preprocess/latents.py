@@ -159,10 +159,8 @@ def encode(
     """
     if pair is Pair.MASK:
         return average(np.stack(pixels), encoder.pixels)
-    if pair is Pair.HOLES:
-        return encoder.encode_with_holes(np.stack(pixels))
-    if pair is Pair.REFERENCE:
-        return encoder.encode(np.stack(pixels), None)
+    if pair is not None:
+        return encoder.encode_reference(np.stack(pixels))
     seeds = [int.from_bytes(picture.image_key[:7], "little") for picture in pictures]
     return encoder.encode(np.stack(pixels), seeds)
 

@@ -5,14 +5,11 @@ They lie in one file below the output, named after the VAE, the pictures and the
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.dataset import CropStyle, ResolutionType, SizeLimits
 from oarlock_trainer.data import buckets
 from oarlock_trainer.data.cache_keys import encoder_fingerprint
@@ -22,14 +19,12 @@ from oarlock_trainer.models.families import family_of, reference_of
 from oarlock_trainer.models.family import VAE, Reference
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.preprocess.latents import decode
-from oarlock_trainer.runtime.atomic_write import replacing
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, failed_reading, storage
-from oarlock_trainer.runtime.file_modes import make_ordinary
-from oarlock_trainer.runtime.heartbeat import alive
+from oarlock_trainer.validation.encoded_once import encoded_once
 from oarlock_trainer.validation.image_requests import REFERENCES, references_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
 
@@ -38,8 +33,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
     from oarlock_trainer.validation.image_requests import ImageRequest
-
-_FOLDER = f"{PRIVATE}/validation"
 
 
 class References:
@@ -74,42 +67,25 @@ def prepare_references(
     versions = [[key, one.reference and one.reference.version] for key, one in sorted(different.items())]
     vae = encoder_fingerprint([_model(job) / VAE], family.cache_mark)
     facts = [vae, reference_of(job.training.model), files.where, versions]
-    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-    file = job.output / _FOLDER / f"references-{digest}.safetensors"
 
-    def work() -> None:
-        if ranks.rank_info.is_leader and not file.is_file():
-            _encode(job, ranks, files, list(different.values()), file, go_on=go_on)
+    def encode(still: Callable[[], None]) -> dict[str, torch.Tensor]:
+        return _encode(job, ranks, files, different, still=still)
 
-    ranks.shares(work, go_on)
-    return References(file)
+    return References(encoded_once(job.output, ranks, "references", facts, encode, go_on=go_on))
 
 
 def _encode(
-    job: Job, ranks: RankGroup, files: Files, wanted: Sequence[ImageRequest], file: Path, *, go_on: Callable[[], None]
-) -> None:
-    import torch  # noqa: PLC0415
-    from safetensors.torch import save_file  # noqa: PLC0415
-
+    job: Job, ranks: RankGroup, files: Files, wanted: Mapping[str, ImageRequest], *, still: Callable[[], None]
+) -> dict[str, torch.Tensor]:
     from oarlock_trainer.models.encoders import PictureEncoder  # noqa: PLC0415 - torch
 
-    family = family_of(job.training.model)
-    encoder, found = PictureEncoder(_model(job), family, ranks.device, code=code_of(job.training.model)), {}
-    holes = reference_of(job.training.model) is Reference.HOLES
-    still = alive(go_on)
-    for one in wanted:
+    model = job.training.model
+    encoder, found = PictureEncoder(_model(job), family_of(model), ranks.device, code=code_of(model)), {}
+    holes = reference_of(model) is Reference.HOLES
+    for key, one in wanted.items():
         still()
-        pixels = _pixels(files, one, holes=holes)[None]
-        latents = encoder.encode_with_holes(pixels) if holes else encoder.encode(pixels, None)
-        found[_key(one)] = latents[0].contiguous()
-    with storage(f"writing {file}"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as temporary:
-            save_file(found, temporary)
-        make_ordinary(file.parent)
-    del encoder
-    if ranks.device.type == "cuda":
-        torch.cuda.empty_cache()  # what the encoder held is wanted for the transformer
+        found[key] = encoder.encode_reference(_pixels(files, one, holes=holes)[None])[0].contiguous()
+    return found
 
 
 def _pixels(files: Files, wanted: ImageRequest, *, holes: bool) -> np.ndarray:

@@ -6,20 +6,15 @@ the prompts of its own pictures from it when it makes them.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.models.families import family_of, flavor_of, masks_text
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.preprocess.shares import TEXT_BATCH
-from oarlock_trainer.runtime.atomic_write import replacing
 from oarlock_trainer.runtime.errors import storage
-from oarlock_trainer.runtime.file_modes import make_ordinary
-from oarlock_trainer.runtime.heartbeat import Heartbeat
+from oarlock_trainer.validation.encoded_once import encoded_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +24,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.validation.image_requests import ImageRequest
-
-_FOLDER = f"{PRIVATE}/validation"
 
 
 class Texts:
@@ -62,42 +55,27 @@ def prepare_texts(job: Job, ranks: RankGroup, wanted: Sequence[ImageRequest], *,
         unpadded,
         texts,
     ]
-    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
-    file = job.output / _FOLDER / f"prompts-{digest}.safetensors"
 
-    def work() -> None:
-        if ranks.rank_info.is_leader and not file.is_file():
-            _encode(job, ranks, texts, file, unpadded=unpadded, go_on=go_on)
+    def encode(still: Callable[[], None]) -> dict[str, torch.Tensor]:
+        return _encode(job, ranks, texts, unpadded=unpadded, still=still)
 
-    ranks.shares(work, go_on)
-    return Texts(file, texts)
+    return Texts(encoded_once(job.output, ranks, "prompts", facts, encode, go_on=go_on), texts)
 
 
 def _encode(
-    job: Job, ranks: RankGroup, texts: Sequence[str], file: Path, *, unpadded: bool, go_on: Callable[[], None]
-) -> None:
-    import torch  # noqa: PLC0415
-    from safetensors.torch import save_file  # noqa: PLC0415
-
+    job: Job, ranks: RankGroup, texts: Sequence[str], *, unpadded: bool, still: Callable[[], None]
+) -> dict[str, torch.Tensor]:
     encoder = code_of(job.training.model).caption_encoder(_model(job), flavor_of(job.training.model), ranks.device)
-    beat, found = Heartbeat(), {}
+    found = {}
     size = job.training.data.tuning.text_batch_size or TEXT_BATCH
     for start in range(0, len(texts), size):
-        go_on()
-        beat()
+        still()
         sequences, pooled, lengths = encoder.encode(texts[start : start + size])
         for place, (sequence, vector, length) in enumerate(zip(sequences, pooled, lengths, strict=True), start):
             # A single prompt needs no mask: without its padding it is what a masked one would be.
             found[f"{place}.sequence"] = sequence[:length].clone() if unpadded else sequence.clone()
             found[f"{place}.pooled"] = vector.clone()
-    with storage(f"writing {file}"):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as temporary:
-            save_file(found, temporary)
-        make_ordinary(file.parent)
-    del encoder
-    if ranks.device.type == "cuda":
-        torch.cuda.empty_cache()  # what the encoders held is wanted for the transformer
+    return found
 
 
 def _model(job: Job) -> Path:

@@ -76,7 +76,7 @@ def in_the_pipeline(pipeline: Any, pixels: np.ndarray) -> torch.Tensor:
 
 def test_what_is_left_and_what_is_a_hole_are_encoded_as_by_the_pipeline(pipeline: Any, model: Path) -> None:
     pixels = with_holes(48, 32, count=2)
-    found = PictureEncoder(model, FILL, CPU, code=CODE).encode_with_holes(pixels)
+    found = PictureEncoder(model, FILL, CPU, code=CODE).encode_reference(pixels)
     assert found.shape == (2, tiny.LATENT_CHANNELS + 64, 4, 6)
     wanted = in_the_pipeline(pipeline, pixels)
     assert torch.allclose(pack(found.float()), wanted, rtol=2**-7, atol=1e-5)
