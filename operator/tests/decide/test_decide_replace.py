@@ -14,9 +14,10 @@ from worlds import World
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.rounds import LostPod
 from oarlock_api.contract.status import MemoryStatus
+from oarlock_operator.decide import decide
 from oarlock_operator.model.observation import Defaults, Ending
 from oarlock_operator.model.observed_nodes import Node, Pool
-from oarlock_operator.model.plan import CreatePods, DeletePods, Event, Plan, SelectAttempt
+from oarlock_operator.model.plan import CreatePods, DeletePods, Event, Look, Need, Plan, SelectAttempt
 
 NODES = 4
 KEYED = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
@@ -436,6 +437,35 @@ def test_a_pod_that_only_the_leader_misses_is_replaced_once_it_had_time_to_speak
     assert "flux-1-3-i3" in world.pods, "nothing tells that the number before it was given to no pod"
     world.settle()
     assert states(world) == (1, "Replace", [(3, 3)]), "the word was about the one before"
+
+
+def test_where_another_node_has_room_the_next_one_does_not_wait_for_a_silent_one_to_stop() -> None:
+    world = gang()
+    world.spares = True
+    missed(world, 3, ago=5)
+    world.one_pass()
+    assert world.pods["flux-1-3"].deleting
+    assert not world.pods["flux-1-3"].stopped
+    assert "OARLOCK_FOLLOWS_THE_DEAD" not in environment(world.made["flux-1-3-i2"]), "its leader waits for the lease"
+    world.settle()
+    assert states(world) == (1, "Replace", [(3, 2)])
+
+
+def test_that_room_is_off_the_node_of_the_silent_one() -> None:
+    world = gang()
+    missed(world, 3, ago=5)
+    need = decide(world.observe())
+    assert isinstance(need, Need)
+    assert (need.look, need.leaving) == (Look.SPARES, {"node-3"})
+
+
+def test_rank_0_s_next_pod_waits_until_the_one_before_cannot_be_found_by_its_name() -> None:
+    world = gang()
+    world.spares = True
+    cut_off(world, 0, unreachable=False)
+    world.settle()
+    assert states(world) == (1, "Replace", [(0, 2)])
+    assert "flux-1-0-i2" not in world.pods
 
 
 def cut_rank_0_off(world: World, *answering: int) -> None:

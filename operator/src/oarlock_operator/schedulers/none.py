@@ -14,4 +14,4 @@ def grouping(request: GangRequest) -> Grouping:
     return Grouping(near=request.spec.scheduling.topology)
 
 
-SYSTEM = System(grouping=grouping, makes_groups=False, replaces_pods=True)
+SYSTEM = System(grouping=grouping, makes_groups=False, replaces_pods=True, surges=True)

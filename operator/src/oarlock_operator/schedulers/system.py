@@ -76,6 +76,8 @@ class System:
     queues: bool = False
     replaces_pods: bool = False
     """Whether a gang that it has placed takes a single new pod in: then a lost one is made anew by itself."""
+    surges: bool = False
+    """Whether one may come while the pod before it is still there: nothing counts the gang's pods, or holds their room."""
     counts_spares: bool = False
     """Whether it lets a group in only once all of its pods are there, the spares too."""
     after_failed: bool = False
