@@ -33,6 +33,7 @@ from oarlock_operator.model.plan import (
 )
 from oarlock_operator.pods.pod_facts import RawPod, read_pod
 from oarlock_operator.pods.pod_program import Annotations
+from oarlock_operator.schedulers import system_of
 
 
 def program_of(manifest: dict[str, Any]) -> Program:
@@ -73,6 +74,8 @@ class Objects:
     deleted: bool = False
     """The job itself is gone."""
     hindrance: str = ""
+    spares: bool = False
+    """What a decision finds that asks for spare nodes."""
     made: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Manifests of the pods that were made, by name."""
     writes: int = 0
@@ -147,6 +150,10 @@ class Objects:
         self.groups.pop(attempt, None)
         self.wrote(f"delete group {attempt}")
 
+    def may_surge(self, rank: int) -> bool:
+        """Whether a pod of this rank may be made while the one before may still run: there is room, and no gang system."""
+        return self.spares and rank != 0 and system_of(self.job.status.resolved).surges
+
     def create_pod(self, manifest: dict[str, Any]) -> None:
         """A pod appears; nothing of another attempt may still run."""
         metadata = manifest["metadata"]
@@ -168,7 +175,8 @@ class Objects:
         assert number == 1 or name not in self.made or self.hindrance, f"{name} was made twice"
         twins = [pod for pod in self.pods.values() if (pod.attempt, pod.rank) == (attempt, rank) and pod.name != name]
         lost = [node.name for node in self.nodes.values() if node.unreachable or not node.exists]
-        assert all(pod.stopped or pod.node in lost for pod in twins), f"two living pods of rank {rank}"
+        living = [pod for pod in twins if not pod.stopped and pod.node not in lost]
+        assert not living or self.may_surge(rank), f"two living pods of rank {rank}"
         if name not in self.pods:
             read = msgspec.convert(manifest["metadata"]["annotations"], Annotations)
             self.pods[name] = Pod(

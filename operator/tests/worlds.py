@@ -48,8 +48,6 @@ class World(Objects):
     neighbours: Callable[[], list[Job]] = list
     """Other jobs of the cluster."""
     ended_seconds: float | None = None
-    spares: bool = False
-    """What a decision finds that asks for spare nodes."""
 
     def observe(self) -> Observation:
         """What a pass would see now."""
