@@ -12,7 +12,8 @@ until the trainer has written the first new step. Of a hang, `verdict` is until 
 is switched off until the cluster calls it NotReady, and `wall` counts from there; where a gang goes on without that pod, from
 the fault. `lost` are steps that were done again.
 
-Where a pod was made anew: see pod_stages.py. `attempt` is the last one: 1 where the others kept their pods.
+Where a pod was made anew: see pod_stages.py. `attempt` is the last one: 1 where the others kept their pods. `pause` is the
+longest time between two steps: where a pod is asked to go, the gang may train on for a while.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +48,7 @@ from oarlock_local.demo.output import make_output  # noqa: E402
 from oarlock_local.launch import default_shares  # noqa: E402
 
 STAGES = ("detect", "decide", "drain", "schedule", "start", "firstStep")
-OURS = ("report", "cordon", "verdict", *pod_stages.STAGES, "wall", "lost", "attempt")
+OURS = ("report", "cordon", "verdict", *pod_stages.STAGES, "wall", "pause", "lost", "attempt")
 
 
 def main() -> None:
@@ -128,6 +130,7 @@ def _measure(jobs: Jobs, api: ApiServer, fault: Fault, name: str) -> tuple[dict[
         recovery |= {stage: at - hit_at for stage, at in stages.at.items()}
         recovery["attempt"] = jobs.status(name)["attempt"]
     recovery["lost"] = _steps_again(metrics)
+    recovery["pause"] = _longest_pause(metrics, hit_at)
     if fault.loses_node:
         jobs.cluster.fault("start", node)
         jobs.cluster.kubectl("wait", "--for=condition=Ready", "node", node, "--timeout=120s")
@@ -160,6 +163,13 @@ def _steps_again(metrics: Path) -> float:
     whole = metrics.read_text().rpartition("\n")[0]
     steps = [line["step"] for line in map(json.loads, whole.splitlines()) if "loss" in line]
     return float(len(steps) - len(set(steps)))
+
+
+def _longest_pause(metrics: Path, since: float) -> float:
+    """The longest time between two steps, of those since then and the one before."""
+    whole = metrics.read_text().rpartition("\n")[0]
+    times = [_epoch(line["time"]) for line in map(json.loads, whole.splitlines()) if "loss" in line]
+    return max((later - before for before, later in pairwise(times) if later > since), default=0.0)
 
 
 def _epoch(said: str) -> float:

@@ -13,7 +13,9 @@ from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import pod
 
 
-def made(rank: int = 0, attempt: int = 1, incarnation: int = 1, **changes: Any) -> dict[str, Any]:
+def made(
+    rank: int = 0, attempt: int = 1, incarnation: int = 1, *, surge: bool = False, **changes: Any
+) -> dict[str, Any]:
     """A pod; a later `incarnation` follows one that is dead, in a gang whose lost pods are made anew one by one."""
     the_job, the_spec = job(), spec(**changes)
     told = job_file(the_job, the_spec, attempt).to_json()
@@ -32,6 +34,7 @@ def made(rank: int = 0, attempt: int = 1, incarnation: int = 1, **changes: Any) 
         backoff="20 600",
         incarnation=incarnation,
         follows_the_dead=incarnation > 1,
+        surge=surge,
         replaces_pods=incarnation > 1,
         made_from="hash" if incarnation > 1 else "",
     )

@@ -169,7 +169,8 @@ class Objects:
         ]
         assert not running, f"two live gangs: {running} beside {name}"
         number = int(metadata["labels"].get("oarlock.dev/incarnation", 1))
-        written = [(one.rank, one.incarnation) for one in self.job.status.recovery.replacing]
+        recovery = self.job.status.recovery
+        written = [(one.rank, one.incarnation) for one in (*recovery.replacing, *recovery.surging)]
         assert number == 1 or (rank, number) in written, "a pod was made anew before it was written down"
         # What the API server did not take may be asked for again.
         assert number == 1 or name not in self.made or self.hindrance, f"{name} was made twice"

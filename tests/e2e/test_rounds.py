@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -155,6 +156,13 @@ def test_a_pod_that_is_evicted_has_the_gang_save_and_is_replaced_and_no_step_is_
     jobs.wait(fresh, "a checkpoint", lambda status: status["latestCheckpoint"]["step"] > saved)
     steps = [line["step"] for line in jobs.metrics(fresh) if "loss" in line]
     assert len(steps) == len(set(steps)), "each step was done once"
+    if rank != 0:  # a third node is free: its next pod was ready before it left
+        events = jobs.cluster.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")
+        assert "SurgePod" in events
+        created = datetime.fromisoformat(after[rank]["creationTimestamp"])
+        began = max(line["time"] for line in jobs.metrics(fresh) if "startSeconds" in line)
+        assert created < datetime.fromisoformat(began) - timedelta(seconds=1)
+        assert "waits until the one before it has left" in jobs.cluster.kubectl("logs", after[rank]["name"])
 
 
 @contextmanager

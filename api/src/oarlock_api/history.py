@@ -77,6 +77,17 @@ class Replacing(StatusGroup):
     ended: bool | None = Field(default=None, description="Whether all pods of the rank before it were seen to end.")
 
 
+class Surging(StatusGroup):
+    """The next pod of one that was asked to go, made while that one still trains."""
+
+    rank: int = Field(description="Index of the pod.")
+    incarnation: int = Field(description="Number of the new pod within its attempt.")
+    hold_until_time: Time = Field(
+        description="Until when the gang trains on with the old pod, if the new one is not ready."
+    )
+    round: int = Field(default=1, description="The attempt's round by then, as far as it is known.")
+
+
 class RecoveryStatus(StatusGroup):
     """What the job is busy with, other than training."""
 
@@ -89,6 +100,9 @@ class RecoveryStatus(StatusGroup):
     not_before_time: Time | None = Field(default=None, description="No pod is created before it (backoff).")
     replacing: Annotated[tuple[Replacing, ...], Field(max_length=MAX_LOST)] = Field(
         default=(), description="Pods that are made anew while the others stand by, or train without them."
+    )
+    surging: Annotated[tuple[Surging, ...], Field(max_length=MAX_LOST)] = Field(
+        default=(), description="Pods that are made while those whose place they will take still train."
     )
 
 

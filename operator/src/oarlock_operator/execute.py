@@ -159,7 +159,9 @@ async def _create_pods(cluster: Cluster, job: Job, action: CreatePods, throttle:
     except ApiError as error:
         if not action.optional:
             raise
-        log.warning("spares are not made", namespace=job.namespace, job=job.name, error=str(error))
+        log.warning(
+            "pods that can be done without are not made", namespace=job.namespace, job=job.name, error=str(error)
+        )
 
 
 async def _create(cluster: Cluster, path: str, manifest: Json) -> None:

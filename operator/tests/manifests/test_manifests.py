@@ -147,7 +147,7 @@ def test_a_reserved_variable_cannot_be_set_by_a_job(name: str) -> None:
     with pytest.raises(ValidationError, match="this variable is set by Oarlock"):
         spec(pod={"env": [{"name": name, "value": "x"}]})
     of_agent = gang_environment(nodes=2, gpus_per_node=1, address="a", port=1)
-    of_pods = {*environment(made()), *environment(made(incarnation=2))}
+    of_pods = {*environment(made()), *environment(made(incarnation=2, surge=True))}
     assert name in {*of_pods, *of_agent, Variable.CONFIG}, "what is reserved is set, or has its place"
 
 

@@ -43,6 +43,8 @@ class Variable(StrEnum):
     """How often the pod of this rank was made within its attempt; absent = 1. Not in job.json, as CLUSTER."""
     FOLLOWS_THE_DEAD = "OARLOCK_FOLLOWS_THE_DEAD"
     """"1": the operator saw that nothing of the pod before it runs any more."""
+    SURGE = "OARLOCK_SURGE"
+    """"1": the pod before it still trains. It makes itself ready, and takes its place once that one has left."""
     REPLACES_PODS = "OARLOCK_REPLACES_PODS"
     """"1" in each pod of a gang whose lost pods are replaced one by one."""
     BACKOFF = "OARLOCK_BACKOFF"

@@ -20,8 +20,8 @@ LEAST_BYTES = 32
 """Of the operator's key: as many as HMAC-SHA256 gives."""
 FRESH_SECONDS = 300
 """How far the clocks of the operator and of a pod may be apart, and how long a question can be asked again."""
-MAX_QUERY = 512
-_PROOFS = {"request": "asks", "ended": "tells"}
+MAX_QUERY = 1024
+_PROOFS = {"request": "asks", "ended": "tells", "surge": "makes"}
 """What a question says besides -> the field that has the proof of it."""
 _REFUSES = "this pod answers those who know the key of its gang"
 REFUSED = (
@@ -56,15 +56,18 @@ def fingerprint(key: bytes) -> str:
     return mac(key, "oarlock fingerprint").hex()[:8]
 
 
-def question(key: bytes, path: str, *, pod_uid: str, now: float, request: str = "", ended: str = "") -> str:
+def question(
+    key: bytes, path: str, *, pod_uid: str, now: float, request: str = "", ended: str = "", surge: str = ""
+) -> str:
     """A path with the proof that whoever asks for it now, of that pod, knows the key.
 
-    Besides, each with a proof of its own: a request, and the pods whose end was seen (contract.rounds.words_of_ended). An
-    agent of an earlier release reads the question, and leaves those out that it does not know.
+    Besides, each with a proof of its own: a request, the pods whose end was seen, and the surge pods that are made
+    (contract.rounds: words_of_ended, words_of_surge). An agent of an earlier release reads the question, and leaves those out
+    that it does not know.
     """
     at = int(now)
     asked = f"{path}?at={at}&proof={_asks(key, path, pod_uid, at).hex()}"
-    for field, said in (("request", request), ("ended", ended)):
+    for field, said in (("request", request), ("ended", ended), ("surge", surge)):
         if said:
             asked += f"&{field}={said}&{_PROOFS[field]}={_says(key, field, said, pod_uid, at).hex()}"
     return asked
@@ -88,6 +91,11 @@ def requested(key: bytes, target: str, *, pod_uid: str) -> str:
 def told_to_have_ended(key: bytes, target: str, *, pod_uid: str) -> str:
     """The pods whose end was seen, by a question that `asked_by_one_of_us` has proven; empty where that has no proof."""
     return _proven(key, target, pod_uid, "ended")
+
+
+def told_of_surge(key: bytes, target: str, *, pod_uid: str) -> str:
+    """The surge pods that are made, by a question that `asked_by_one_of_us` has proven; empty where that has no proof."""
+    return _proven(key, target, pod_uid, "surge")
 
 
 def _proven(key: bytes, target: str, pod_uid: str, field: str) -> str:

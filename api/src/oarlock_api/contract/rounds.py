@@ -55,6 +55,33 @@ def ended_of(words: str) -> tuple[tuple[int, int], ...]:
     return tuple((int(rank), int(before)) for rank, before in found if rank.isdecimal() and before.isdecimal())
 
 
+@dataclass(frozen=True, slots=True)
+class SurgePod:
+    """The next pod of a rank, made while the one before it still trains. `seconds`: how long the gang may wait for it."""
+
+    rank: int
+    incarnation: int
+    seconds: int
+
+
+NO_SURGE = "none"
+
+
+def words_of_surge(pods: Iterable[SurgePod]) -> str:
+    """The surge pods that are made, as a question for /status has them. That there are none is said, too."""
+    said = (f"{pod.rank}-{pod.incarnation}-{max(0, pod.seconds)}" for pod in list(pods)[:MAX_LOST])
+    return ".".join(said) or NO_SURGE
+
+
+def surge_of(words: str) -> tuple[SurgePod, ...] | None:
+    """The same; None where nothing is said of them. What is no surge pod is left out."""
+    if not words:
+        return None
+    parts = (one.split("-") for one in words.split(".")[:MAX_LOST])
+    numbers = ([int(one) for one in part if one.isascii() and one.isdecimal()] for part in parts)
+    return tuple(SurgePod(*found) for found in numbers if len(found) == 3 and max(found) <= MOST)
+
+
 class InPlace(StrEnum):
     """Whether ranks start anew inside their living pods."""
 

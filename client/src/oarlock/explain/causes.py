@@ -55,6 +55,11 @@ class Cause(StrEnum):
         Part.WELL,
         "a fault ended a round: the ranks started anew inside their living pods",
     )
+    SURGE_POD = (
+        "SurgePod",
+        "a pod was asked to go, and trains on while its next one makes itself ready on another node",
+        "Nothing: it goes on by itself.",
+    )
     POD_REPLACED = (
         "PodReplaced",
         Part.WELL,

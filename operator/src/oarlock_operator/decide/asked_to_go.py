@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_operator.faults.classify import Fault
-from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.observation import Observation, Pod
 from oarlock_operator.model.reasons import Reason
 
 _ALONE = {"", "EvictionByEvictionAPI", "DeletionByTaintManager", "TerminationByKubelet"}
@@ -24,9 +24,14 @@ def is_asked(o: Observation, fault: Fault) -> bool:
     return o.asked_to_go(pod)
 
 
+def goes_alone(pod: Pod) -> bool:
+    """Whether whoever takes it wants its node empty, or that pod away; and not the room of the gang."""
+    return pod.disrupted in _ALONE
+
+
 def why_with_all(o: Observation, fault: Fault) -> str:
     """Why all pods go with one that was taken away, in a clause; empty where they need not for that."""
-    if fault.pod.disrupted not in _ALONE:
+    if not goes_alone(fault.pod):
         return "whoever takes a pod to make room has the whole gang go"
     if o.spec.custom:
         return "where a pod is asked to go, a job's own command ends in all of them"

@@ -27,11 +27,12 @@ from oarlock_operator.schedulers.system import GangRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """One pod that is to be made. `follows_the_dead`: nothing of the pod before it runs any more."""
+    """One pod that is to be made. `follows_the_dead`: nothing of the pod before it runs any more. `surge`: it trains."""
 
     rank: int
     incarnation: int = 1
     follows_the_dead: bool = False
+    surge: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ def pods(o: Observation, draft: Draft, made: Maker, wanted: Sequence[Wanted], *,
             rank=one.rank,
             incarnation=one.incarnation,
             follows_the_dead=one.follows_the_dead,
+            surge=one.surge,
             history=history,
             settings=kept,
             backoff=_backoff(o.spec.recovery),

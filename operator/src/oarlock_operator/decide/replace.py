@@ -31,6 +31,7 @@ from oarlock_operator.decide import (
     next_round,
     room,
     standby,
+    surge,
 )
 from oarlock_operator.decide.charge import charge, failed_before
 from oarlock_operator.decide.draft import Draft
@@ -65,6 +66,7 @@ def replace(o: Observation, draft: Draft) -> bool:
     new_pods.number_anew(o, draft)
     _follow_idle(o, draft)
     give_way.give_way(o, draft)
+    surge.surge(o, draft)
     if stage is None:
         new_pods.delete_superseded(o, draft, o.superseded(draft.status.attempt))
         new_pods.name_all_again(o, draft)
@@ -116,8 +118,12 @@ def _members(o: Observation, draft: Draft) -> frozenset[int]:
 
 
 def _stand_by(o: Observation, draft: Draft, others: Sequence[Pod]) -> bool:
-    """Whether these work, and a pod that is made now is made from the same as they were."""
-    work = all(pod.started and not pod.stopped and not pod.deleting for pod in others)
+    """Whether these work, and a pod that is made now is made from the same as they were.
+
+    One that trains on until its next pod is ready goes as soon as the gang stands by.
+    """
+    train_on = {one.rank for one in draft.status.recovery.surging}
+    work = all(pod.started and not pod.stopped and (not pod.deleting or pod.rank in train_on) for pod in others)
     return work and making.fit(o, draft, others)
 
 
@@ -163,11 +169,15 @@ def _begin(o: Observation, draft: Draft, faults: list[Fault]) -> bool:
     if counts is None:
         return stop(o, draft)
     replacing = _with(o, draft, faults)
+    taken = {one.rank for one in replacing}
+    surging = tuple(one for one in going.surging if one.rank not in taken)
     members = _members(o, draft)
     lost = members & {one.rank for one in replacing}
     said = " ".join(filter(None, (f"{found.cause.message}.", standby.instead(o, draft, lost))))
     draft.set(
-        recovery=RecoveryStatus(stage=RecoveryStage.REPLACE.value, stage_start_time=o.now, replacing=replacing),
+        recovery=RecoveryStatus(
+            stage=RecoveryStage.REPLACE.value, stage_start_time=o.now, replacing=replacing, surging=surging
+        ),
         restarts=counts,
         reason=found.cause.reason,
         message=said,
@@ -187,18 +197,20 @@ def _with(o: Observation, draft: Draft, faults: Sequence[Fault]) -> tuple[Replac
     number, going = draft.status.attempt, draft.status.recovery.replacing
     ranks = sorted({fault.pod.rank: fault for fault in faults}.items())
     reached = max(draft.status.round, o.progress.round if o.progress else 1)
-    first = new_pods.numbers(o, draft, len(ranks))
+    made = {rank: one for rank, _ in ranks if (one := surge.made(o, draft, rank))}
+    first = new_pods.numbers(o, draft, len(ranks) - len(made))
+    numbers = iter(range(first, first + len(ranks)))
     new = {
         rank: Replacing(
             rank=rank,
-            incarnation=first + index,
+            incarnation=made[rank].incarnation if rank in made else next(numbers),
             node_name=fault.pod.node or None,
             reason=fault.reason[:253],
-            round=reached,
+            round=made[rank].round if rank in made else reached,
             time=o.now,
             ended=new_pods.seen_to_end(_pods_of(o, number, rank)) or None,
         )
-        for index, (rank, fault) in enumerate(ranks)
+        for rank, fault in ranks
     }
     known = draft.attempt(number).replaced_node_names
     left = dict.fromkeys((*known, *(one.node_name for one in new.values() if one.node_name)))

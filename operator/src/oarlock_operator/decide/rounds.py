@@ -134,6 +134,8 @@ def _was_charged(draft: Draft, end: RoundEnd) -> bool:
 def _may_have_lost_a_pod(o: Observation, draft: Draft, end: RoundEnd) -> bool:
     """Whether the operator charged that loss: else a leader could end every round so, and nothing would be charged."""
     number, rank = draft.status.attempt, end.rank
+    if any(one.rank == rank for one in draft.status.recovery.surging):
+        return True  # its next pod took its place at once; the loss is charged when its end is seen
     booked = [one for one in draft.status.rounds if one.attempt == number and one.rung in rungs.OF_LOST_PODS]
     intent = next((one for one in draft.status.recovery.replacing if one.rank == rank), None)
     if intent is not None:

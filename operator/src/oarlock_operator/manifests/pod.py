@@ -59,6 +59,7 @@ def pod(
     grouping: Grouping | None = None,
     incarnation: int = 1,
     follows_the_dead: bool = False,
+    surge: bool = False,
     replaces_pods: bool = False,
     made_from: str = "",
 ) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def pod(
     with the gang's key, `grouping` how a gang system knows the pod: not needed where only its shape counts.
 
     Where lost pods are made anew one by one (`replaces_pods`), `made_from` tells which fit together, and `follows_the_dead`
-    that nothing of the pod before this `incarnation` runs any more.
+    that nothing of the pod before this `incarnation` runs any more; `surge`, that it still trains.
     """
     scheduling = spec.scheduling
     grouping = grouping or Grouping(scheduler_name=scheduling.scheduler_name, near=scheduling.topology)
@@ -89,7 +90,7 @@ def pod(
             image=image,
             agent_image=agent_image,
             variables=_told(rank=rank, cluster_id=cluster_id, history=history, settings=settings, backoff=backoff)
-            | _of_replaced(incarnation, follows_the_dead=follows_the_dead, replaces_pods=replaces_pods),
+            | _of_replaced(incarnation, follows_the_dead=follows_the_dead, surge=surge, replaces_pods=replaces_pods),
             key_secret=key_secret,
             avoided=avoided,
             grouping=grouping,
@@ -218,10 +219,11 @@ def _told(*, rank: int, cluster_id: str, history: str, settings: str, backoff: s
     return {name.value: value for name, value in ({Variable.CLUSTER: cluster_id} | of_rank_0).items() if value}
 
 
-def _of_replaced(incarnation: int, *, follows_the_dead: bool, replaces_pods: bool) -> dict[str, str]:
+def _of_replaced(incarnation: int, *, follows_the_dead: bool, surge: bool, replaces_pods: bool) -> dict[str, str]:
     told = {
         Variable.INCARNATION.value: str(incarnation) if incarnation > 1 else "",
         Variable.FOLLOWS_THE_DEAD.value: "1" if follows_the_dead else "",
+        Variable.SURGE.value: "1" if surge else "",
         Variable.REPLACES_PODS.value: "1" if replaces_pods else "",
     }
     return {name: value for name, value in told.items() if value}

@@ -325,12 +325,13 @@ class Observation:
 def newest(pods: Iterable[Pod], status: TrainingJobStatus, attempt: int) -> tuple[Pod, ...]:
     """Of an attempt's pods the newest incarnation of each rank that is not to be replaced, by rank.
 
-    One that is gone and came back under a new uid counts as the living one.
+    One that is gone and came back under a new uid counts as the living one. A surge pod is none before the old one has left.
     """
     wanted = _wanted(status, attempt)
+    surging = {(one.rank, one.incarnation) for one in status.recovery.surging if attempt == status.attempt}
     chosen: dict[int, Pod] = {}
     for pod in sorted((p for p in pods if p.attempt == attempt), key=lambda p: (p.incarnation, not p.gone)):
-        if pod.incarnation >= wanted.get(pod.rank, 0):
+        if (pod.rank, pod.incarnation) not in surging and pod.incarnation >= wanted.get(pod.rank, 0):
             chosen[pod.rank] = pod
     return tuple(chosen[rank] for rank in sorted(chosen))
 

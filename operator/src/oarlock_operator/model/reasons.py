@@ -175,6 +175,10 @@ class Reason(StrEnum):
         "RanksRestarted",
         "a round ended, and all ranks start anew inside their living pods; the Event has the fault, status.rounds all of it",
     )
+    SURGE_POD = (
+        "SurgePod",
+        "a pod was asked to go, and its next one is made while it still trains; status.recovery.surging has which",
+    )
     POD_REPLACED = (
         "PodReplaced",
         "a lost pod is made anew; the others of its attempt stand by or train on; status.recovery.replacing has which",

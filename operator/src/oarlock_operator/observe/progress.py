@@ -13,6 +13,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from enum import Enum
 
 import aiohttp
@@ -21,11 +22,12 @@ from yarl import URL
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.health import HealthState
 from oarlock_api.contract.requests import MEANT, RequestState
-from oarlock_api.contract.rounds import words_of_ended
+from oarlock_api.contract.rounds import SurgePod, words_of_ended, words_of_surge
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import ConditionType
+from oarlock_operator import schedulers
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster, read_at_most
 from oarlock_operator.model.job_memory import Heard, JobMemory
@@ -78,6 +80,17 @@ def _ended(job: Job, pod: Pod) -> str:
     if pod.rank != 0 or pod.attempt != job.status.attempt:
         return ""
     return words_of_ended((one.rank, one.incarnation) for one in job.status.recovery.replacing if one.ended)
+
+
+def _surge(job: Job, pod: Pod, now: datetime) -> str:
+    """Which surge pods rank 0 is told of, and that there are none; nothing where the job has none ever."""
+    if pod.rank != 0 or job.spec is None or not schedulers.may_surge(job.spec, job.status.resolved):
+        return ""
+    surging = job.status.recovery.surging if pod.attempt == job.status.attempt else ()
+    return words_of_surge(
+        SurgePod(one.rank, one.incarnation, max(0, round((one.hold_until_time - now).total_seconds())))
+        for one in surging
+    )
 
 
 def request_seconds(job: Job, memory: JobMemory) -> float:
@@ -150,7 +163,10 @@ class ProgressReader:
         current = newest(pods, job.status, job.status.attempt)
         running = [pod for pod in current if pod.started]
         idle = standing_by(job.status, job.status.attempt)
-        over = any(pod.stopped or pod.deleting for pod in current if pod.rank not in idle)
+        train_on = {one.rank for one in job.status.recovery.surging}
+        over = any(
+            pod.stopped or (pod.deleting and pod.rank not in train_on) for pod in current if pod.rank not in idle
+        )
         if over or not any(pod.rank == 0 for pod in running):
             return None, {}
         heard = {pod.uid: memory.heard.get(pod.uid, Heard()) for pod in running}
@@ -245,9 +261,9 @@ class ProgressReader:
         for master in masters:
             key = gang_key.attempt_key(gang_key.job_key(master, job.uid), job.uid, pod.attempt)
             # A pod takes no question that is dated long ago, and this machine's clock may be wrong.
-            now = self._cluster.server_clock.now().timestamp()
-            about = {"request": request, "ended": _ended(job, pod)}
-            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=now, **about)
+            now = self._cluster.server_clock.now()
+            about = {"request": request, "ended": _ended(job, pod), "surge": _surge(job, pod, now)}
+            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=now.timestamp(), **about)
             said = await self._fetch(job, pod, port, target)
             if gang_key.is_refusal(said):
                 continue

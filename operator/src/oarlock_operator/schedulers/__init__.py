@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from oarlock_api.contract.rounds import InPlace
 from oarlock_api.scheduling import Gang, Scheduling
+from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import Resolved
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.model.observation import GangSystems, Job
@@ -73,6 +75,12 @@ def other_queue(job: Job, scheduling: Scheduling) -> str:
         f"the label {kueue.QUEUE} of the job says {label}, and the pods would not go there: remove the label, and set "
         f"scheduling.gang: Kueue and scheduling.queue: {label} if that is what is meant"
     )
+
+
+def may_surge(spec: TrainingJobSpec, resolved: Resolved | None) -> bool:
+    """Whether the next pod of one that is asked to go may be made while that one trains. With spares one is there already."""
+    anew = spec.recovery.in_place is InPlace.AUTO and spec.nodes > 1
+    return anew and not spec.spares and spec.custom is None and system_of(resolved).surges
 
 
 def system_of(resolved: Resolved | None) -> System:

@@ -233,6 +233,7 @@ def _listen(
             incarnation=pod.incarnation,
             replaces=pod.replaces_pods,
             chooses=not membership_of(assignment).is_fixed,
+            surge=pod.surge,
         )
         field, port = "status", job.ports.status
         server = StatusServer(
@@ -244,6 +245,7 @@ def _listen(
             access=StatusAccess(assignment.key, pod.pod_uid),
             ask=requests.ask,
             ended=link.have_ended,
+            surge=link.note_surge,
             within=FromWithin(Path(job.output_directory), board.recent, attempt=pod.attempt),
             parts=parts,
         )

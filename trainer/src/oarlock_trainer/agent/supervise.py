@@ -43,6 +43,7 @@ from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.report.report_page import ENDED, SUCCEEDED
 from oarlock_trainer.agent.rounds.model import FIRST, Kill, Leave, Report, Start
 from oarlock_trainer.agent.rounds.standby import CLEARING_SECONDS, Standby
+from oarlock_trainer.agent.rounds.surge import Surging, Waiting
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.checkpoint.memory.held import RESUME_STEP
 from oarlock_trainer.ranks.rank_host import HostEvent
@@ -248,6 +249,9 @@ class _Supervisor:
                 self._outcome.conclude(Verdict(code=ExitCode.LEFT_ON_REQUEST, summary="left on request"))
         elif now >= self._leave_by:
             self._deadline = min(self._deadline, now)
+        elif self._rounds.is_held:
+            self._yield_by, self._outcome.leaving_since = now + _ORDER_SECONDS, now
+            self._board.note("asked to go: it trains on until the next pod of its rank is ready")
         elif now >= self._yield_by and not self._rounds.yields:
             log.warning("rank 0's agent does not have the gang save: these ranks do, and the gang leaves")
             self._rounds.give_up()
@@ -306,7 +310,7 @@ class _Supervisor:
             if isinstance(news, Ask | Answer):
                 has_ranks = self._ranks_started and not self._guard.hung and not self._standby.on
                 self._questions.heed(news, self._beat_at, has_ranks=has_ranks)
-            elif isinstance(news, Report | Ordered):
+            elif isinstance(news, Report | Ordered | Surging | Waiting):
                 self._rounds.hear(news, self._beat_at)
             else:
                 self._heed_loss(news)

@@ -50,7 +50,8 @@ class Pod:
     """Who this pod is. `rank` is the node's rank; texts are empty where the environment does not say.
 
     `incarnation` counts the pods of this rank within the attempt; `follows_the_dead`: nothing of the one before it runs any
-    more. `replaces_pods`: pods of its gang that are lost are replaced one by one, while the others stand by. `backoff`:
+    more. `surge`: that one still trains, and this pod takes its place once it has left. `replaces_pods`: pods of its gang
+    that are lost are replaced one by one, while the others stand by. `backoff`:
     seconds before the second start in a row after failures of the program, and the longest; None where nothing is said.
     """
 
@@ -61,6 +62,7 @@ class Pod:
     node: str
     incarnation: int = 1
     follows_the_dead: bool = True
+    surge: bool = False
     replaces_pods: bool = False
     backoff: tuple[int, int] | None = None
 
@@ -153,6 +155,7 @@ def read_pod(environment: Mapping[str, str]) -> Pod:
         node=environment.get(Variable.NODE, ""),
         incarnation=incarnation,
         follows_the_dead=incarnation == 1 or environment.get(Variable.FOLLOWS_THE_DEAD) == "1",
+        surge=incarnation > 1 and environment.get(Variable.SURGE) == "1",
         replaces_pods=environment.get(Variable.REPLACES_PODS) == "1",
         backoff=_two_whole(environment.get(Variable.BACKOFF, "")),
     )

@@ -17,16 +17,19 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.agent.link.leader import Leader
 from oarlock_trainer.agent.link.loop import Loop
 from oarlock_trainer.agent.link.member import Member
 from oarlock_trainer.agent.link.protocol import FLUSH_SECONDS, Answer, Ask, Gang, Leave, News, PeerLost
+from oarlock_trainer.agent.rounds.surge import Surging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from oarlock_api.contract.rounds import SurgePod
     from oarlock_trainer.agent.link.loop import Role
     from oarlock_trainer.agent.link.round_frames import Ordered
     from oarlock_trainer.agent.rounds.model import Report
@@ -35,6 +38,8 @@ log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 5.0
 """Whoever has not been heard for so long is lost."""
+_SURGE = -2
+"""Under which the operator's newest word of surge pods is told: no rank."""
 _LEAVE_SECONDS = FLUSH_SECONDS + 0.2
 """The thread keeps the first part itself; the rest is for its turn to come on a machine that is busy."""
 
@@ -44,8 +49,8 @@ class GangLink:
 
     Rank 0 listens on `port` (0 takes any free one, and `port` says which), the others connect to `leader`:`port`.
     Raises OSError where rank 0's port is taken. `key` is the attempt's: with it, nobody's words count who does not know it.
-    `descriptor` is readable when there is news, None for a single node. `incarnation`, `replaces` and `chooses` are as a
-    Gang has them.
+    `descriptor` is readable when there is news, None for a single node. `incarnation`, `replaces`, `chooses` and `surge` are
+    as a Gang has them.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class GangLink:
         incarnation: int = 1,
         replaces: bool = False,
         chooses: bool = False,
+        surge: bool = False,
     ) -> None:
         self.port = port
         self._nodes = {rank: node}
@@ -87,6 +93,7 @@ class GangLink:
             incarnation=incarnation,
             replaces=replaces,
             chooses=chooses,
+            surge=surge,
         )
         self._loop = loop = Loop(heartbeat=heartbeat)
         self.descriptor = loop.news_notifier.descriptor
@@ -103,6 +110,21 @@ class GangLink:
         if self._loop and isinstance(role := self._role, Member):
             self.answered_at = role.answered_at  # before the news: what rank 0 said before that answer is among them
         return self._loop.news() if self._loop else []
+
+    def open(self) -> None:
+        """Connect a surge pod, which is ready now. May be called again; others connect by themselves."""
+        if self._loop and isinstance(role := self._role, Member):
+            self._loop.do(role.open)
+
+    @property
+    def admitted(self) -> bool:
+        """Whether this agent is of the gang by now: rank 0's is, a member once it was welcome."""
+        return not (self._loop and isinstance(role := self._role, Member)) or role.admitted
+
+    def note_surge(self, pods: tuple[SurgePod, ...]) -> None:
+        """The operator has made these surge pods. Any thread may say so, again and again; rank 0's agent has it as news."""
+        if self._loop and isinstance(self._role, Leader):
+            self._loop.tell_newest(_SURGE, Surging(pods, time.monotonic()))
 
     @property
     def nodes(self) -> dict[int, str]:

@@ -10,7 +10,8 @@ comes. A member is known by what its agent drew by chance: the same agent may co
 did, so its newer connection replaces the older), another one that claims a rank that is taken is refused.
 
 Where lost pods are replaced, a loss is told to the own agent alone, and the link goes on: the lost one may come again, and a
-later incarnation of its pod takes its place at any time.
+later incarnation of its pod takes its place at any time. A surge pod takes it once the one before has left or is lost: until
+then its beats are answered, and no other word of it counts.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from oarlock_trainer.agent.link.protocol import (
     refusal,
 )
 from oarlock_trainer.agent.link.sparse_log import SparseLog
+from oarlock_trainer.agent.link.surge_pods import SurgePods
 from oarlock_trainer.agent.rounds.model import Report
 
 if TYPE_CHECKING:
@@ -104,6 +106,7 @@ class Leader:
         self._members: OrderedDict[int, _Member] = OrderedDict()
         self._rank_of: dict[Connection, int] = {}
         self._strangers: OrderedDict[Connection, _Stranger] = OrderedDict()
+        self._surge = SurgePods(loop, silence=gang.silence, admit=self._admit)
         self._left: dict[int, int] = {}
         """Rank -> incarnation of the pod that said that it leaves."""
         self._lost: dict[int, _Member] = {}
@@ -135,6 +138,7 @@ class Leader:
             self._untold, self._told_at = [], now
         while self._strangers and now - next(iter(self._strangers.values())).since > self._gang.silence:
             self._turn_away(next(iter(self._strangers)), "it said no hello in time")
+        self._surge.turn()
         while self._members and self._cause is None and self._judge(next(iter(self._members.values()))):
             pass  # the next one may be as silent: what is lost at once is told at once
         return pace
@@ -166,12 +170,14 @@ class Leader:
             self._members.pop(rank, None)
             self._lost[rank], member.over = member, True
             self._lose(PeerLost(rank, None, f"the operator saw the end of pod {rank}"), member, over=True)
+            self._surge.let_in(rank)
 
     def leave(self, last: Leave) -> None:
         """Tell all members, and be over when they have read it, or soon."""
         self._leaving_until = self._loop.now + FLUSH_SECONDS
         for stranger in list(self._strangers):
             self._forget_stranger(stranger)
+        self._surge.close()
         self._stop_listening()
         self._tell_all(encode_left(self._untold))
         if last.code is not None and last.code in PEACEFUL:
@@ -184,6 +190,7 @@ class Leader:
     def close(self) -> None:
         """Close every socket at once."""
         self._stop_listening()
+        self._surge.close()
         for connection in (*self._strangers, *self._rank_of):
             connection.close()
 
@@ -221,8 +228,15 @@ class Leader:
             connection.send(encode(Refused(why)))
             self._turn_away(connection, why)
         else:
-            self._admit(connection, hello)
-            self._take(connection, lines[1:])
+            challenge = self._strangers.pop(connection).challenge
+            if key := self._gang.key:
+                connection.seal(proof.seal_of(hello, key, challenge, leader=True))
+            before = self._members.get(hello.rank)
+            if hello.surge and before and before.agent != hello.agent:
+                self._surge.take(connection, hello, lines[1:])
+            else:
+                self._admit(connection, hello)
+                self._take(connection, lines[1:])
 
     def _refusal(self, hello: Hello, challenge: str) -> str:
         if why := refusal(hello, self._gang):
@@ -250,7 +264,6 @@ class Leader:
     # Members
 
     def _admit(self, connection: Connection, hello: Hello) -> None:
-        challenge = self._strangers.pop(connection).challenge
         known = self._members.get(hello.rank)
         if known and known.connection:
             self._cut(known, known.connection, "it connected anew")
@@ -263,8 +276,6 @@ class Leader:
         self._members.move_to_end(hello.rank)
         self._rank_of[connection] = hello.rank
         connection.ready = self._hear_member
-        if key := self._gang.key:
-            connection.seal(proof.seal_of(hello, key, challenge, leader=True))
         connection.send(_WELCOME)
         if self._order_for:
             connection.send(encode(self._order_for(hello.rank)))
@@ -313,6 +324,7 @@ class Leader:
             left = Left(member.rank, leave.code)
             self._untold.append(left)
             self._loop.tell(left)
+        self._surge.let_in(member.rank)
 
     def _cut(self, member: _Member, connection: Connection, trouble: str) -> None:
         """The member may come again until its silence is too long."""
@@ -332,6 +344,8 @@ class Leader:
                 self._cut(member, member.connection, "it was given up")
             self._lost[member.rank] = self._members.pop(member.rank)
         self._lose(cause, member)
+        if self._gang.replaces:
+            self._surge.let_in(member.rank)
         return True
 
     def _lose(self, cause: PeerLost, member: _Member, *, over: bool = False) -> None:

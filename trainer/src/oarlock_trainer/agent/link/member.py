@@ -3,7 +3,8 @@
 Before the first welcome nothing is judged: whether a gang starts in time is others' business. After it, silence is: a
 connection that is cut is made anew, and only when rank 0 has not been heard for the whole time of silence is it lost.
 Once the link has told of a loss, or rank 0 has left in peace, it judges nobody any more. Where lost pods are replaced,
-rank 0's is looked for again by its name.
+rank 0's is looked for again by its name. That of a surge pod connects once the pod is ready, and beats while it waits for its
+welcome.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from oarlock_trainer.agent.link.protocol import (
     Leave,
     PeerLost,
     Refused,
+    Wait,
     Welcome,
     encode,
     lost_pod,
@@ -48,7 +50,7 @@ _BEAT = encode(Beat())
 
 
 class Member:
-    """Connects to `host`:`port` from its first turn on."""
+    """Connects to `host`:`port` from its first turn on; that of a surge pod once it is opened."""
 
     def __init__(self, gang: Gang, loop: Loop, *, host: str, port: int) -> None:
         self.over = False
@@ -61,7 +63,11 @@ class Member:
             agent=self.agent,
             node=gang.node,
             incarnation=gang.incarnation,
+            surge=gang.surge,
         )
+        self.admitted = False
+        """Whether rank 0 has ever welcomed it."""
+        self._open = not gang.surge
         self.answered_at = -math.inf
         """When the newest of this member's words was sent that rank 0 has answered, on the monotonic clock."""
         self._unanswered: deque[float] = deque()
@@ -73,7 +79,7 @@ class Member:
         """What is to be said as soon as rank 0 has said its challenge."""
         self._dialer = Dialer(host, port, loop=loop, heartbeat=gang.heartbeat)
         self._connection: Connection | None = None
-        self._welcome = self._settled = False
+        self._welcome = self._waits = self._settled = False
         self._welcome_until = self._leaving_until = math.inf
         self._beat_at = self._heard_at = math.inf
         self._trouble = ""
@@ -86,17 +92,21 @@ class Member:
             self.over = self._connection is None or now >= self._leaving_until
         elif not self._settled and now - self._heard_at > self._gang.silence:
             self._lose_leader(now - self._heard_at)
-        elif self._connection and self._welcome:
+        elif self._connection and (self._welcome or self._waits):
             if now >= self._beat_at:
                 self._unanswered.append(time.monotonic())  # before it is sent: no answer may tell of a later time
                 self._connection.send(_BEAT)
                 self._beat_at = now + self._gang.heartbeat
         elif self._connection and now >= self._welcome_until:
             self._drop("no answer")
-        elif not self._connection and not self._settled:
+        elif not self._connection and not self._settled and self._open:
             self._dial()
             return pace if self._connection else min(self._dialer.seconds_left, pace)
         return pace
+
+    def open(self) -> None:
+        """Connect: this pod is ready."""
+        self._open = True
 
     def leave(self, last: Leave) -> None:
         """Tell rank 0, if there is a connection, and be over when it has read it, or soon."""
@@ -144,7 +154,7 @@ class Member:
                     self._answer(connection, frame.nonce, self._gang.key)
             elif self._leaving_until == math.inf:
                 self._take(frame)
-        if lines and self._welcome:
+        if lines and (self._welcome or self._waits):
             self._heard_at = self._loop.now
         if connection.ended and connection is self._connection:
             self._drop(connection.ended)
@@ -179,10 +189,18 @@ class Member:
                 self._part(codes[0])
 
     def _take_first(self, frame: Frame | None) -> None:
-        if isinstance(frame, Welcome):
-            hello_at = self._unanswered.popleft()
-            if math.isinf(self.answered_at):
-                self.answered_at = hello_at
+        if isinstance(frame, Wait):
+            self._answered()
+            self._waits, self._welcome_until = True, math.inf
+            self._beat_at = self._heard_at = self._loop.now
+            log.info("this pod is ready, and waits until the one before it has left")
+        elif isinstance(frame, Beat) and self._waits:
+            self._answered()
+        elif isinstance(frame, Welcome):
+            if not self._waits:
+                hello_at = self._unanswered.popleft()
+                self.answered_at = hello_at if math.isinf(self.answered_at) else self.answered_at
+            self.admitted, self._waits = True, False
             # Whoever comes back first hears which order is in force, and then the answer to a beat.
             self._welcome = True
             self._beat_at = self._loop.now
@@ -197,6 +215,8 @@ class Member:
         """Without this connection; the next one is dialled, unless the link has had its say."""
         self.close()
         self._trouble = trouble
+        if self._waits:
+            self._waits, self._heard_at = False, math.inf
         if self._welcome:
             self._welcome = False
             if not self._settled and self._leaving_until == math.inf:
@@ -205,6 +225,9 @@ class Member:
             self._dialer.failed(trouble)
 
     def _lose_leader(self, silent: float) -> None:
+        if self._waits:  # it is no member yet, and loses nobody
+            self._drop("no answer")
+            return
         # The connection stays where this one leaves: should rank 0 only have slept, leave() tells it so on waking.
         trouble = "" if self._welcome else f", and cannot be reached: {self._trouble or 'no answer'}"
         self._lose(PeerLost(0, None, f"pod 0's agent has been silent for {silent:.1f} s{trouble}"))

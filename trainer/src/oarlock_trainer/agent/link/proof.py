@@ -73,7 +73,8 @@ def seal_of(hello: Hello, key: bytes, challenge: str, *, leader: bool) -> Seal:
 def _members(hello: Hello, key: bytes, challenge: str) -> str:
     claim = (hello.job_uid, hello.attempt, hello.rank, hello.agent, hello.nonce)
     later = (hello.incarnation,) if hello.incarnation > 1 else ()
-    return mac(key, "oarlock link member", challenge, *claim, *later).hex()
+    surge = ("surge",) if hello.surge else ()
+    return mac(key, "oarlock link member", challenge, *claim, *later, *surge).hex()
 
 
 def _seal(key: bytes, sender: str, place: int, line: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """What the agents of one gang say to each other: one JSON object a line, at most 1024 bytes. Pure.
 
     member -> rank 0   hello (first of all), beat, answer, report, leave
-    rank 0 -> member   challenge (where the gang has a key), welcome or refused, beat (the answer to each beat), ask, order,
-                       lost, left
+    rank 0 -> member   challenge (where the gang has a key), welcome, wait or refused, beat (the answer to each beat), ask,
+                       order, lost, left
 
 Where the gang has a key, all that follows the hello is sealed (proof.py). Nothing here can blame a node: of GPUs a report
 names only one that survived, and where there is no key the operator does not count it. A reader ignores frames and fields
@@ -22,6 +22,7 @@ from oarlock_api.contract.wire import WireError, encodable, integer, parse_objec
 from oarlock_trainer.agent.link.round_frames import Ordered, order_of, report_of, values_of
 from oarlock_trainer.agent.link.words import plain
 from oarlock_trainer.agent.rounds.model import FOR_ALL, Report
+from oarlock_trainer.agent.rounds.surge import Surging, Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +54,8 @@ class Gang:
 
     `key` is the attempt's; without one whoever knows job and attempt is believed. `node` is the name of this agent's node.
     `incarnation` is that of this agent's pod. `replaces`: pods that are lost are made anew, one by one, and the others wait.
-    `chooses`: not all pods train, so whether the gang ends with one that leaves is for its rounds to say.
+    `chooses`: not all pods train, so whether the gang ends with one that leaves is for its rounds to say. `surge`: the pod
+    before this one still trains.
     """
 
     job_uid: str
@@ -67,6 +69,7 @@ class Gang:
     incarnation: int = 1
     replaces: bool = False
     chooses: bool = False
+    surge: bool = False
 
     def waits_after(self, code: int | None, *, rank: int) -> bool:
         """Whether a peer that leaves with this code, or without a word, is replaced, so that the gang waits for the next."""
@@ -130,7 +133,7 @@ def lost_pod(loss: PeerLost, incarnation: int, *, heard_at: float, over: bool = 
     return MissedPod(rank=rank, incarnation=incarnation, code=code, why=loss.why, heard_at=heard_at, over=over)
 
 
-News = PeerLost | MissedPod | Left | Ask | Answer | Report | Ordered
+News = PeerLost | MissedPod | Left | Ask | Answer | Report | Ordered | Surging | Waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +154,8 @@ class Hello:
     node: str = ""
     """Its node's name, for people alone: no proof covers it."""
     incarnation: int = 1
+    surge: bool = False
+    """It is ready, and waits until the pod of its rank before it has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +168,11 @@ class Challenge:
 @dataclass(frozen=True, slots=True)
 class Welcome:
     """The hello was accepted: silence counts from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The hello of a surge pod was accepted, and the pod before it is still there: it is answered, and no member yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +203,9 @@ class AllLeft:
     peers: tuple[Left, ...]
 
 
-Frame = Hello | Challenge | Welcome | Refused | Beat | Leave | PeerLost | AllLeft | Ask | Answer | Report | Ordered
+Frame = (
+    Hello | Challenge | Welcome | Wait | Refused | Beat | Leave | PeerLost | AllLeft | Ask | Answer | Report | Ordered
+)
 
 
 def encode(frame: Frame) -> bytes:
@@ -275,7 +287,7 @@ def _values(frame: Frame) -> dict[str, Any]:
             values = {"kind": "answer", "topic": topic, "name": name, "words": plain(words)}
         case Refused(why):
             values = {"kind": "refused", "why": plain(why)}
-        case Welcome() | Beat():
+        case Welcome() | Wait() | Beat():
             values = {"kind": type(frame).__name__.lower()}
     return values
 
@@ -284,6 +296,7 @@ def _hello_values(hello: Hello) -> dict[str, Any]:
     values = {"kind": "hello", "version": hello.version, "jobUid": hello.job_uid, "attempt": hello.attempt}
     values |= {"rank": hello.rank, "agent": hello.agent} | ({"node": hello.node} if hello.node else {})
     values |= {"incarnation": hello.incarnation} if hello.incarnation > 1 else {}
+    values |= {"surge": True} if hello.surge else {}
     return values | ({"nonce": hello.nonce, "proof": hello.proof} if hello.proof else {})
 
 
@@ -302,7 +315,8 @@ def _hello(raw: dict[str, Any]) -> Hello | None:
     nonce, proof = (text(raw.get(name), _MAX_PROOF) for name in ("nonce", "proof"))
     who = {"job_uid": job_uid, "agent": agent, "nonce": nonce, "proof": proof, "node": text(raw.get("node"), 253)}
     incarnation = max(integer(raw.get("incarnation")) or 1, 1)
-    return Hello(attempt=attempt, rank=rank, version=version, incarnation=incarnation, **who)
+    surge = raw.get("surge") is True
+    return Hello(attempt=attempt, rank=rank, version=version, incarnation=incarnation, surge=surge, **who)
 
 
 def _all_left(raw: dict[str, Any]) -> AllLeft:
@@ -334,6 +348,7 @@ _READERS: dict[str, Callable[[dict[str, Any]], Frame | None]] = {
     "hello": _hello,
     "challenge": lambda raw: Challenge(text(raw.get("nonce"), _MAX_PROOF)),
     "welcome": lambda _: Welcome(),
+    "wait": lambda _: Wait(),
     "refused": lambda raw: Refused(_why(raw)),
     "beat": lambda _: Beat(),
     "leave": lambda raw: Leave(_code(raw.get("code")), _why(raw), over=raw.get("over") is True),

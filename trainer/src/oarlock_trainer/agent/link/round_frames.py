@@ -112,6 +112,7 @@ def _of_order(ordered: Ordered) -> dict[str, Any]:
         "step": order.step,
         "code": order.code,
         "why": plain(order.why),
+        **({"holds": True} if order.holds else {}),
     }
     return values | ({"members": runs(place.rank for place in order.members)} if order.members else {})
 
@@ -126,7 +127,8 @@ def order_of(raw: dict[str, Any]) -> Ordered | None:
     if members is None:
         return None
     why = plain(text(raw.get("why"), 1024))
-    order = Order(round_, _WANTED[wanted], members, integer(raw.get("step")), code, why)
+    step, holds = integer(raw.get("step")), raw.get("holds") is True
+    order = Order(round_, _WANTED[wanted], members, step, code, why, holds)
     return Ordered(order, yours=raw.get("yours") is True, heard=heard or 0)
 
 

@@ -2,6 +2,7 @@
 
     ring.begin(round, step, members)  ranks are about to start: what is of another step counts no longer, and the node
                             before is copied from: the one whose pod has the place before this pod's
+    ring.come_back()        ... of a pod that was made anew: the one before it has stopped
     ring.ready              what this place's ranks go on from is here, as far as it can be had: of a pod that was made
                             anew, and of one that has another place than before
     ring.went_on_from(step) ... which they did from elsewhere: then what is of that step counts no longer either
@@ -58,7 +59,10 @@ class Ring:
     """Of one agent. Only its main thread may call; a thread of low priority copies."""
 
     def __init__(self, assignment: Assignment, folder: Path, key: bytes) -> None:
-        """Begins to copy back what this pod's ranks had, where others were there before it. `key`: the attempt's."""
+        """Begins to copy back what this pod's ranks had, where others were there before it and train no more.
+
+        `key`: the attempt's.
+        """
         job, pod = assignment.job, assignment.pod
         self._job_uid, self._attempt = job.job_uid, job.attempt
         self._folder, self._ranks_per_node = folder, assignment.ranks_per_node
@@ -80,12 +84,19 @@ class Ring:
         self._from: int | None = None
         """The step in memory that this round's ranks went on from."""
         self._restoring: threading.Thread | None = None
-        if pod.incarnation > 1 and not assignment.is_spare:
-            # Another pod than the next one can have this place's part where members are chosen.
-            others = range(1, assignment.pods if job.spares or job.elastic else 2)
-            asked = [self._peer((pod.rank + distance) % assignment.pods) for distance in others]
-            self._restore(asked, None)
+        # Another pod than the next one can have this place's part where members are chosen.
+        others = range(1, assignment.pods if job.spares or job.elastic else 2)
+        self._has_copies = [self._peer((pod.rank + distance) % assignment.pods) for distance in others]
+        self._may_come_back = pod.incarnation > 1 and not assignment.is_spare
+        if not pod.surge:
+            self.come_back()
         threading.Thread(target=self._follow, name="ring", daemon=True).start()
+
+    def come_back(self) -> None:
+        """Copy back what the pod before this one had, once, where there was one."""
+        if self._may_come_back:
+            self._may_come_back = False
+            self._restore(self._has_copies, None)
 
     @property
     def ready(self) -> bool:

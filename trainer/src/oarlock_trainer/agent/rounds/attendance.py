@@ -61,7 +61,8 @@ class Attendance:
         if known is None or known.report.round.term < self._term or report.round.term < self._term:
             self._unpromised_at = now
         if known is None or report.agent != known.report.agent:
-            self.seats[report.rank] = Seat(report, now, now, lost.heard_at if known and lost else now)
+            unanswered = lost.heard_at if known and lost else now
+            self.seats[report.rank] = Seat(report, now, now, unanswered, cleared=self._is_cleared(known, lost, now))
             return known.report if known else None
         if report.sequence > known.report.sequence:
             known.report, known.heard_at = report, now
@@ -129,13 +130,19 @@ class Attendance:
         alone = newest <= FIRST.number and rank < self._gang.nodes
         return alone or now - self._since <= self._limits.silence
 
+    def _is_cleared(self, before: Seat | None, lost: Lost | None, now: float) -> bool:
+        """Whether it is known of the pod before that nothing of it runs, nor of those before it."""
+        if before is None or lost is None or lost.incarnation != before.report.incarnation:
+            return False
+        return lost.over and not self._is_haunted(before, now)
+
     def _is_haunted(self, seat: Seat, now: float) -> bool:
         """Whether ranks may live of a pod before this one, which nobody saw end.
 
         Where there was no leader before, none but this one has answered it, and it does so no more. Else it may follow an
         earlier leader, which misses a member a lease after that one's promise; then comes its own lease.
         """
-        if not _is_unseen(seat.report):
+        if seat.cleared or not _is_unseen(seat.report):
             return False
         if self._term == FIRST.term:
             return now - seat.unanswered_since <= self._limits.silence

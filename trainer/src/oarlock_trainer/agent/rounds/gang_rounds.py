@@ -36,6 +36,7 @@ from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
 from oarlock_trainer.agent.rounds.model import FOR_ALL, Fault, Leave, Limits, Order, Report, Start, Wanted, Yield
 from oarlock_trainer.agent.rounds.saved import Saved
+from oarlock_trainer.agent.rounds.surge import Surging, Waiting
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class GangRounds:
         self._books = Books(books, timestamp=timestamp, now=now)
         self._active = job.recovery.in_place == InPlace.AUTO
         self._replaces, self._is_custom = pod.replaces_pods, job.custom is not None
-        self._rank, self._incarnation = pod.rank, pod.incarnation
+        self._rank, self._incarnation, self._surge = pod.rank, pod.incarnation, pod.surge
         self._agent = link.agent or f"0-{pod.incarnation}"
         limits = _LIMITS
         if self._replaces:
@@ -148,6 +149,11 @@ class GangRounds:
         return self.leaving and (self._member.waits or self._member.is_aside or alone)
 
     @property
+    def is_held(self) -> bool:
+        """Whether the gang trains on although a pod was asked to go: its next one is on its way."""
+        return self._active and self._member.is_held
+
+    @property
     def yields(self) -> bool:
         """Whether this round's ranks were told to save and end."""
         return self._active and self._yields
@@ -156,6 +162,11 @@ class GangRounds:
         """Whether the ranks of the first round start now: all is imported and checked."""
         if not self._active:
             return self._incarnation == 1 and self._rank < self._gang.nodes
+        if self._surge:
+            self._link.open()
+            if not self._link.admitted:
+                return False
+            self._kept.come_back()
         if not self._kept.ready:
             return False  # what comes back is told with the first word that this pod is able
         if not self._member.able:
@@ -165,6 +176,11 @@ class GangRounds:
         if begins:
             self._kept.begin()
         return begins
+
+    @property
+    def _admitted(self) -> bool:
+        """Whether this pod is of the gang by now; a surge pod is not while the one before it trains."""
+        return not self._surge or self._link.admitted
 
     def failed(self, verdict: Verdict) -> None:
         """This pod's ranks ended, must end, or hang: whoever says so sees to their end. May be told again, and better.
@@ -195,11 +211,14 @@ class GangRounds:
         self._member.gone()
         self._kept.stop()
 
-    def hear(self, news: Report | Ordered, now: float) -> None:
-        """Take in what another agent says."""
+    def hear(self, news: Report | Ordered | Surging | Waiting, now: float) -> None:
+        """Take in what another agent says, or the operator of surge pods."""
         if not self._active:
             return
-        if isinstance(news, Ordered):
+        if isinstance(news, Surging | Waiting):
+            if self._leader:
+                self._leader.surge.hear(news)
+        elif isinstance(news, Ordered):
             self._ordered = news.to(self._rank, self._agent, nodes=self._gang.nodes), news.heard
             if news.order.wanted in (Wanted.TRAIN, Wanted.YIELD):
                 self._members = tuple(place.rank for place in news.order.members) or self._gang.own
@@ -300,7 +319,7 @@ class GangRounds:
     def _follow(self, now: float) -> None:
         """Hold the lease, and obey: again and again, as an order that came while the lease was over was not obeyed."""
         # Whoever was never welcome has no leader to lose; whether a gang starts in time is the operator's business.
-        unknown = self._incarnation == 1 and math.isinf(self._link.answered_at)
+        unknown = math.isinf(self._link.answered_at) if self._incarnation == 1 else not self._admitted
         self._member.answered(now if unknown else self._link.answered_at)
         if self._ordered:
             self._actions += self._member.hear(*self._ordered, now)

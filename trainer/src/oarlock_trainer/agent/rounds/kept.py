@@ -30,6 +30,11 @@ class Kept:
         """Whether nothing is on its way any more that this pod's ranks go on from."""
         return self._ring is None or self._ring.ready
 
+    def come_back(self) -> None:
+        """Have what a pod before this one had come back from the node that has a copy, once: that pod trains no more."""
+        if self._ring:
+            self._ring.come_back()
+
     def look(self) -> None:
         """Have the member tell what is there: while no rank is."""
         if self._folder:

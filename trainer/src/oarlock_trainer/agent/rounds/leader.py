@@ -6,7 +6,7 @@ Where a member is lost, fails or is replaced, the round ends for all; they stand
 are there as it may train with, or until patience ends. What befalls a pod that is no member ends no round.
 
 A round with fewer members than places ends as well once it can be larger, and each does once a pod of it is asked to go: its
-ranks save, and end by themselves.
+ranks save, and end by themselves. That waits until the next pod is ready where the operator makes it meanwhile.
 
 A later leader counts on from the rounds that its members tell of, and tells how the last of them ended: with its own pod.
 """
@@ -22,6 +22,7 @@ from oarlock_trainer.agent.rounds.attendance import STUCK, Attendance, Lack, Los
 from oarlock_trainer.agent.rounds.ended import Ended
 from oarlock_trainer.agent.rounds.in_memory import newest_step
 from oarlock_trainer.agent.rounds.model import FIRST, FOR_ALL, Fault, Order, Place, Round, Wanted
+from oarlock_trainer.agent.rounds.surge import Surge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,6 +60,7 @@ class Leader:
         self._end: Ended | None = None
         """Of the newest round, while the gang stands by after it."""
         self.ended: list[Ended] = []
+        self.surge = Surge()
         self.deposed = False
         """A member follows a later leader: this one's pod is to end, and says nothing to anybody."""
 
@@ -91,8 +93,16 @@ class Leader:
         self, rank: int, incarnation: int, fault: Fault, heard_at: float, *, at: str = "", over: bool = False
     ) -> None:
         """The link has lost that pod of this rank, and read its last word then. It, or a later one, is waited for."""
+        over = over or self._has_promised(rank, incarnation)
         if gone := self._pods.lose(rank, Lost(incarnation, fault, heard_at, at, over)):
             self._blame(gone, fault)
+
+    def _has_promised(self, rank: int, incarnation: int) -> bool:
+        """Whether that pod's last word was that none of its ranks is left, and it starts none of this round."""
+        seat = self._pods.seats.get(rank)
+        report = seat.report if seat and seat.report.incarnation == incarnation else None
+        of_round = report is not None and self._was_of_round(report)
+        return of_round and report is not None and not report.running and report.round >= self.order.round
 
     def _blame(self, gone: Report, fault: Fault) -> None:
         """The round ended with this pod, where its ranks still ran: all that others said of the end came of that."""
@@ -189,6 +199,8 @@ class Leader:
             ended = len(reports) == len(self._members) and not any(report.running for report in reports)
             if ended or now - self._since > self._limits.yielding:
                 self._end_yield(leaving, self.order.why, now, saved=ended)
+        elif leaving and self.surge.holds(leaving, now):
+            self.order = self.order if self.order.holds else replace(self.order, holds=True)
         elif leaving:
             why = f"pod {leaving[0].rank} was asked to go"
             if max(report.step for report in reports) < 0:  # nothing to save, and some may never have begun
@@ -205,7 +217,7 @@ class Leader:
         self._gather(now)
 
     def _yield(self, why: str, now: float) -> None:
-        self.order = replace(self.order, wanted=Wanted.YIELD, code=ExitCode.LEFT_ON_REQUEST, why=why)
+        self.order = replace(self.order, wanted=Wanted.YIELD, code=ExitCode.LEFT_ON_REQUEST, why=why, holds=False)
         self._since = now
 
     def _watch_size(self, reports: list[Report], now: float) -> None:

@@ -142,6 +142,11 @@ class Member:
         return self._newest is not None and self._newest.wanted is Wanted.STAND_BY and not self.running
 
     @property
+    def is_held(self) -> bool:
+        """Whether its round goes on although a pod of it was asked to go, as the leader said last."""
+        return self._newest is not None and self._newest.wanted is Wanted.TRAIN and self._newest.holds
+
+    @property
     def has_yielded(self) -> bool:
         """Whether its ranks have saved and ended as they were told to, and those of others may still."""
         told = self._newest is not None and self._newest.wanted is Wanted.YIELD and self._is_of_newest

@@ -73,6 +73,7 @@ class Order:
     `members` (none for the first round, which has the pods of ranks 0..nodes-1 by place) are those that train, by place: the
     ranks of the round count by places, and place 0 is its leader's. `step` is the one to resume from memory (None: from the
     newest checkpoint). `code` and `why` are what to leave with, or why there is a round after another one.
+    `holds`: a pod of the round was asked to go, and the round goes on until the next one of its rank is ready.
     """
 
     round: Round
@@ -81,6 +82,7 @@ class Order:
     step: int | None = None
     code: int = 0
     why: str = ""
+    holds: bool = False
 
     @property
     def position(self) -> tuple[Round, Wanted]:
@@ -213,10 +215,12 @@ Action = Start | Yield | Kill | Leave
 class Seat:
     """A rank's place in the gang, as its leader knows it: the newest report, when it came, and the first of its agent.
 
-    `unanswered_since`: from when on this leader has answered no pod of the rank before this one.
+    `unanswered_since`: from when on this leader has answered no pod of the rank before this one. `cleared`: nothing of those
+    runs any more, as is known of the last of them.
     """
 
     report: Report
     heard_at: float
     known_since: float
     unanswered_since: float
+    cleared: bool = False

@@ -57,6 +57,12 @@ class StatusAccess:
             return ""
         return gang_key.told_to_have_ended(self.key, target, pod_uid=self.pod_uid)
 
+    def surge(self, target: str) -> str:
+        """The surge pods that the operator makes, as it says with a question that is signed; else empty."""
+        if self.key is None or not self._is_signed(self.key, target):
+            return ""
+        return gang_key.told_of_surge(self.key, target, pod_uid=self.pod_uid)
+
     def _is_signed(self, key: bytes, target: str) -> bool:
         return gang_key.asked_by_one_of_us(key, target, pod_uid=self.pod_uid, now=time.time())
 

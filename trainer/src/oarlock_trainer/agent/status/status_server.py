@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.gang_key import REFUSED
 from oarlock_api.contract.reads import WITHIN_ONLY
 from oarlock_api.contract.requests import MEANT
-from oarlock_api.contract.rounds import ended_of
+from oarlock_api.contract.rounds import SurgePod, ended_of, surge_of
 from oarlock_trainer.agent.status import metrics
 from oarlock_trainer.agent.status.access import StatusAccess, is_from_here, is_here, is_led_here
 from oarlock_trainer.agent.status.connection_limit import ConnectionLimit
@@ -54,7 +54,7 @@ class StatusServer:
 
     `inbox` is where a trainer's webhooks go, None where there is no such trainer; `access` says who may read /status,
     and `ask` takes what they ask for with it, and says how far that is: the same answer tells it. `ended` takes the pods
-    whose end the operator says that it has seen. `within` has what is told
+    whose end the operator says that it has seen, `surge` the surge pods that it says it makes. `within` has what is told
     to the pod itself alone, `parts` what is handed to the gang's other agents (ring/).
     Raises OSError where the port is taken. Port 0 takes any free one; `port` says which.
     """
@@ -70,11 +70,12 @@ class StatusServer:
         access: StatusAccess | None = None,
         ask: Callable[[Request], Answered | None] = lambda _: None,
         ended: Callable[[tuple[tuple[int, int], ...]], None] = lambda _: None,
+        surge: Callable[[tuple[SurgePod, ...]], None] = lambda _: None,
         within: FromWithin | None = None,
         parts: PartsServer | None = None,
     ) -> None:
         own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "ask": staticmethod(ask)}
-        own["inbox"], own["ended"] = inbox, staticmethod(ended)
+        own["inbox"], own["ended"], own["surge"] = inbox, staticmethod(ended), staticmethod(surge)
         own["within"] = within
         own["parts"] = parts
         own["access"] = access or StatusAccess()
@@ -169,6 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
     access: StatusAccess
     ask: Callable[[Request], Answered | None]
     ended: Callable[[tuple[tuple[int, int], ...]], None]
+    surge: Callable[[tuple[SurgePod, ...]], None]
     within: FromWithin | None
     parts: PartsServer | None
 
@@ -188,8 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/status":
             status, host, asked = self.status(), self.client_address[0], self.headers.get("Host", "")
             request = self.access.request(self.path, host, asked, meant=MEANT in self.headers)
-            if pods := ended_of(self.access.ended(self.path)):
-                self.ended(pods)
+            self._hear_of_pods()
             if request and (known := self.ask(request)):
                 status = replace(status, request=known)
             said = self.access.answer(self.path, host, asked, status.to_json())
@@ -212,6 +213,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(found.code, found.content_type, b"".join(found.pieces))
         else:
             self._answer(404, "text/plain", b"/status, /metrics and /healthz are here\n")
+
+    def _hear_of_pods(self) -> None:
+        """Take in what the operator says of the gang's other pods with its question."""
+        if pods := ended_of(self.access.ended(self.path)):
+            self.ended(pods)
+        if (made := surge_of(self.access.surge(self.path))) is not None:
+            self.surge(made)
 
     do_HEAD = do_GET  # noqa: N815
 

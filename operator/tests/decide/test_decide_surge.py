@@ -1,0 +1,259 @@
+"""The next pod of one that was asked to go is made while that one still trains: when, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from gang_worlds import COSCHEDULING
+from jobs import job, report, spec
+from made_pods import environment
+from world_writes import Killed
+from worlds import World
+
+from oarlock_operator.decide import decide
+from oarlock_operator.model.observation import Defaults, Ending, GangSystems
+from oarlock_operator.model.plan import Look, Need
+
+GRACE = timedelta(seconds=300)
+
+
+def gang(
+    *, spares: bool = True, systems: GangSystems | None = None, recovery: dict[str, Any] | None = None, **changes: Any
+) -> World:
+    """Four pods that train, with room for more in the cluster."""
+    wanted = spec(**{"nodes": 4, "recovery": {"inPlace": "Auto", **(recovery or {})}, **changes})
+    world = World(job=job(spec=wanted), spares=spares, systems=systems or GangSystems())
+    world.defaults = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
+    world.running(step=20)
+    return world
+
+
+def ask(world: World, *ranks: int, grace: timedelta = GRACE, **pod: Any) -> None:
+    """Somebody deletes these pods, which have their grace."""
+    for rank in ranks:
+        asked = replace(world.pod(rank), deleting=True, delete_by=world.now + grace, **pod)
+        world.pods[asked.name] = asked
+
+
+def leave(world: World, rank: int, *, step: int) -> None:
+    """The gang has saved, and the first pod of that rank has left."""
+    old = world.pods[f"flux-1-{rank}"]
+    saved = replace(report(old, code=86, at=world.now), step=step, checkpoint_step=step)
+    world.pods[old.name] = replace(old, ready=False, ending=Ending(86, report=saved))
+
+
+def surging(world: World) -> list[tuple[int, int]]:
+    return [(one.rank, one.incarnation) for one in world.job.status.recovery.surging]
+
+
+def replacing(world: World) -> list[tuple[int, int]]:
+    return [(one.rank, one.incarnation) for one in world.job.status.recovery.replacing]
+
+
+def lives(world: World) -> None:
+    """Passes until nothing changes, by operators that follow one that is killed."""
+    try:
+        world.settle()
+    except Killed:
+        world.kill_at = None
+        world.settle()
+
+
+def living(world: World) -> list[str]:
+    return sorted(pod.name for pod in world.pods.values() if not pod.stopped and not pod.deleting)
+
+
+def test_it_is_made_at_once_and_the_old_one_is_let_be() -> None:
+    world = gang()
+    ask(world, 2)
+    plan = world.one_pass()
+    assert surging(world) == [(2, 2)]
+    assert living(world) == ["flux-1-0", "flux-1-1", "flux-1-2-i2", "flux-1-3"]
+    told = environment(world.made["flux-1-2-i2"])
+    assert (told["OARLOCK_SURGE"], told["OARLOCK_INCARNATION"]) == ("1", "2")
+    assert "OARLOCK_FOLLOWS_THE_DEAD" not in told
+    assert [event.reason for event in plan.events] == ["SurgePod"]
+    status = world.job.status
+    assert (status.recovery.stage, status.phase, status.restarts.voluntary) == (None, "Running", 0)
+    assert status.recovery.surging[0].hold_until_time == world.now + GRACE / 2
+
+
+def test_nothing_more_happens_while_the_old_one_trains() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    world.start_all()
+    before = dict(world.pods)
+    world.now += timedelta(seconds=60)
+    world.settle()
+    assert (world.pods, surging(world)) == (before, [(2, 2)])
+
+
+def test_room_is_looked_for_off_the_old_ones_node() -> None:
+    world = gang()
+    ask(world, 2)
+    need = decide(world.observe())
+    assert isinstance(need, Need)
+    assert (need.look, need.leaving) == (Look.SPARES, {"node-2"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "rank", "pod"),
+    [
+        ({"spares": False}, 2, {}),
+        ({}, 0, {}),
+        ({}, 2, {"disrupted": "PreemptionByScheduler"}),
+        ({}, 2, {"grace": timedelta(seconds=6)}),
+        ({"recovery": {"inPlace": "Never"}}, 2, {}),
+        ({"systems": COSCHEDULING, "scheduling": {"gang": "Coscheduling", "schedulerName": "together"}}, 2, {}),
+        ({"nodes": 1}, 0, {}),
+    ],
+    ids=["no room", "rank 0", "preempted", "no time", "not in place", "a gang system", "one node"],
+)
+def test_it_is_not_made_where_it_must_not_or_would_be_of_no_use(changes: Any, rank: int, pod: Any) -> None:
+    world = gang(**changes)
+    ask(world, rank, **pod)
+    world.settle()
+    assert surging(world) == []
+    assert not any("-i" in name for name in world.made)
+
+
+def test_once_the_old_one_has_left_it_is_its_next_pod_and_no_other_is_made() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    world.start_all()
+    leave(world, 2, step=40)
+    world.settle()
+    assert (surging(world), replacing(world), world.job.status.recovery.stage) == ([], [(2, 2)], "Replace")
+    world.end_round(86, rank=2, why="pod 2 was asked to go", step=40, resumed_step=40, lost_pod=True)
+    world.step(41)
+    world.settle()
+    status = world.job.status
+    assert (status.attempt, status.recovery.stage, replacing(world)) == (1, None, [])
+    assert living(world) == ["flux-1-0", "flux-1-1", "flux-1-2-i2", "flux-1-3"]
+    assert "flux-1-2-i3" not in world.made
+    assert (status.restarts.voluntary, status.restarts.application, status.restarts.infrastructure) == (1, 0, 0)
+    (one,) = status.rounds
+    assert (one.rung, one.rank, one.resumed_from_step, one.lost_steps) == ("ReplacePod", 2, 40, 0)
+
+
+def test_the_next_round_may_be_told_of_before_the_end_of_the_old_pod_is_seen() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    world.start_all()
+    world.end_round(86, rank=2, why="pod 2 was asked to go", step=40, resumed_step=40, lost_pod=True)
+    world.step(41)
+    world.settle()
+    assert [one.rung for one in world.job.status.rounds] == ["ReplacePod"]
+    assert world.job.status.restarts.voluntary == 0, "that is charged with the loss"
+    world.progress = None
+    leave(world, 2, step=40)
+    world.settle()
+    world.step(42)
+    world.settle()
+    status = world.job.status
+    assert (status.attempt, status.recovery.stage, replacing(world), surging(world)) == (1, None, [], [])
+    assert (status.restarts.voluntary, len(status.rounds)) == (1, 1)
+
+
+@pytest.mark.parametrize("how", ["killed", "deleted", "never made"])
+def test_one_that_is_lost_before_holds_the_round_no_longer_and_another_is_made_once_the_old_one_has_left(
+    how: str,
+) -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    if how == "killed":
+        world.start_all()
+        world.end(2, 137, with_report=False)
+    elif how == "deleted":
+        ask(world, 2)
+    else:
+        del world.pods["flux-1-2-i2"]
+    world.now += timedelta(seconds=2)
+    world.settle()
+    assert world.job.status.recovery.stage is None, "nobody trains with it"
+    assert all(one.hold_until_time <= world.now for one in world.job.status.recovery.surging)
+    leave(world, 2, step=40)
+    world.settle()
+    world.kubelets()
+    world.settle()
+    assert world.job.status.attempt == 1
+    assert replacing(world) == [(2, 3)]
+    assert "flux-1-2-i3" in world.made
+
+
+def test_another_pod_that_is_lost_meanwhile_is_made_anew_besides() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    world.start_all()
+    world.end(1, 137, with_report=False)
+    world.settle()
+    assert (world.job.status.attempt, replacing(world), surging(world)) == (1, [(1, 3)], [(2, 2)])
+    leave(world, 2, step=30)
+    world.settle()
+    assert (world.job.status.attempt, replacing(world), surging(world)) == (1, [(1, 3), (2, 2)], [])
+
+
+def test_two_that_are_asked_at_once_have_theirs_made_together() -> None:
+    world = gang()
+    ask(world, 2, 3)
+    world.settle()
+    assert surging(world) == [(2, 2), (3, 3)]
+
+
+def test_a_gang_that_ends_well_before_takes_it_with_it() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    world.start_all()
+    for rank in range(4):
+        name = f"flux-1-{rank}"
+        world.pods[name] = replace(
+            world.pods[name], ending=Ending(0, report=report(world.pods[name], code=0, at=world.now))
+        )
+    world.settle()
+    assert world.pods.pop("flux-1-2-i2").deleting
+    world.settle()
+    assert world.job.status.phase == "Succeeded"
+
+
+def test_a_suspended_gang_takes_it_with_it() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    assert world.job.spec
+    world.job = replace(world.job, spec=world.job.spec.model_copy(update={"suspend": True}))
+    world.settle()
+    world.kubelets()
+    world.settle()
+    assert not [pod for pod in world.pods.values() if not pod.stopped]
+    assert world.job.spec
+    world.job = replace(world.job, spec=world.job.spec.model_copy(update={"suspend": False}))
+    world.settle()
+    assert (world.job.status.attempt, surging(world)) == (2, [])
+
+
+@pytest.mark.parametrize("kill_at", range(1, 7))
+def test_an_operator_that_is_killed_at_any_write_makes_no_pod_twice_and_ends_the_same(kill_at: int) -> None:
+    world = gang()
+    ask(world, 2)
+    world.kill_at = world.writes + kill_at
+    lives(world)
+    world.start_all()
+    leave(world, 2, step=40)
+    lives(world)
+    world.start_all()
+    world.end_round(86, rank=2, why="pod 2 was asked to go", step=40, resumed_step=40, lost_pod=True)
+    world.step(41)
+    lives(world)
+    status = world.job.status
+    assert (status.attempt, status.recovery.stage, surging(world), replacing(world)) == (1, None, [], [])
+    assert status.restarts.voluntary == 1
+    assert len(living(world)) == 4
