@@ -116,6 +116,8 @@ class GangRounds:
         self._yields = False
         """Whether this round's ranks were told to save and end, once: their pod stays, unless it was asked to go."""
         self._turned_at = now
+        self.hurries = False
+        """Whether the next turn is due within moments, and nobody wakes this agent: this pod is able, or what it had comes back."""
 
     def stays(self, code: int) -> bool:
         """Whether ranks that end so start anew in this pod, as far as this agent knows."""
@@ -167,6 +169,7 @@ class GangRounds:
             if not self._link.admitted:
                 return False
             self._kept.come_back()
+        self.hurries = not self._member.able
         if not self._kept.ready:
             return False  # what comes back is told with the first word that this pod is able
         if not self._member.able:
@@ -256,7 +259,7 @@ class GangRounds:
         """Tell the others what is new here, lead where this is rank 0's agent, and return what this one is to do."""
         if not self._active:
             return []
-        self._turned_at = now
+        self._turned_at, self.hurries = now, False
         self._member.step = max(self._member.step, -1 if status.figures.step is None else status.figures.step)
         went_on_from, self._member.saved = self._saved.hear(status), self._saved.step
         self._kept.went_on_from(went_on_from)
