@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from oarlock_api.contract.rounds import SurgePod
 from oarlock_api.contract.struck_gpu import StruckGpu
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
@@ -31,6 +32,7 @@ from oarlock_trainer.agent.rounds.model import (
     Wanted,
     Yield,
 )
+from oarlock_trainer.agent.rounds.surge import Surging, Waiting
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.rounds.ended import Ended
@@ -76,6 +78,8 @@ class Pod:
     """Agent -> when it was lost: what was said before never comes."""
     memory: dict[int, set[int]] = field(default_factory=dict)
     """Step -> places whose parts its node has: the newest two."""
+    follows: Pod | None = None
+    """The one that still trains, of a surge pod: the leader's link hears this one only once that one has left, or is lost."""
 
     def gone(self) -> None:
         """None of its ranks is left."""
@@ -165,6 +169,25 @@ class World:
         elif pod and pod.alive:
             self._leave(pod, ASKED)
 
+    def surge(self, rank: int) -> None:
+        """Its pod is asked to go, and the operator makes the next one meanwhile, and says so."""
+        pod = self.current(rank)
+        if not pod or not pod.alive or rank == 0 or not self.linked or self.gang.spares or not self.step:
+            return
+        self.ask(rank)
+        if pod.member.leaving and not any(one.follows is pod for one in self.pods):
+            self._make(rank, pod.incarnation + 1, follows_the_dead=False)
+            self.pods[-1].follows, self.pods[-1].there = pod, False
+        told = tuple(SurgePod(one.rank, one.incarnation, 8) for one in self._surging())
+        for leader in self._leaders():
+            leader.surge.hear(Surging(told, self.now))
+
+    def _surging(self) -> list[Pod]:
+        return [one for one in self.pods if one.follows and one.follows.alive and one.alive]
+
+    def _leaders(self) -> list[Leader]:
+        return [one.leader for one in self.pods if one.leader and one.alive and not one.isolated]
+
     def kill_pod(self, rank: int) -> None:
         """All its processes are gone at once, and everybody may know."""
         if pod := self.current(rank):
@@ -193,6 +216,9 @@ class World:
             return  # a new attempt, whose fence the old one meets: before the first step not all need have met
         if pod and (not pod.alive or pod.isolated or pod.mute) and (pod.code in (None, 80, 86, 137)):
             pod.there = False
+            if made := next((one for one in self.pods if one.follows is pod and one.alive), None):
+                made.there = True
+                return
             dead = not any(one.alive for one in self.pods if one.rank == rank)
             self._make(rank, pod.incarnation + 1, follows_the_dead=dead)
 
@@ -227,6 +253,9 @@ class World:
             _, _, pod, said = heapq.heappop(self._mail)
             if pod.alive and not pod.isolated:
                 self._hear(pod, said)
+        waiting = Waiting(frozenset((one.rank, one.incarnation) for one in self._surging() if one.member.able))
+        for leader in self._leaders():
+            leader.surge.hear(waiting)
         for pod in [pod for pod in self.pods if pod.alive]:
             if self.now >= pod.dead_at:
                 pod.dead_at = float("inf")
@@ -241,7 +270,7 @@ class World:
         self.check()
 
     def _turn(self, pod: Pod) -> None:
-        if self.linked and not pod.met and pod.incarnation == 1:
+        if self.linked and not pod.met and (pod.incarnation == 1 or pod.follows):
             pod.member.answered(self.now)
         self._do(pod, pod.member.turn(self.now))
         if pod.leader and pod.alive:
@@ -331,6 +360,8 @@ class World:
         """Whether the leader's link takes what was sent then: by the newest incarnation, and not before it was lost."""
         if not self.linked:
             return True
+        if sender.follows and sender.follows.agent in leader.heard:
+            return False
         later = any(pod.rank == sender.rank and pod.incarnation > sender.incarnation for pod in self._heard_by(leader))
         if later or sent_at <= leader.lost.get(sender.agent, -1.0):
             return False
@@ -372,7 +403,7 @@ class World:
         if leader.deposed:
             self._end(pod, 88)
         elif leader.order is not before:
-            if leader.order.members:
+            if leader.order.members and leader.order.position != before.position:
                 self._check_order(leader.order)
                 self.started.setdefault(leader.order.round, set()).add(leader.order.members)
                 if leader.order.wanted is Wanted.TRAIN:

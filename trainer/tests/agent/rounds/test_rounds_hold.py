@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from rounds_world import LIMITS, World
 
 from oarlock_trainer.agent.rounds.membership import Membership
-from oarlock_trainer.agent.rounds.model import Wanted
+from oarlock_trainer.agent.rounds.model import Round, Wanted
 
 pytestmark = pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")
 
 EVENTS = st.tuples(
     st.floats(0.1, 8.0),
-    st.sampled_from(["crash", "strike", "break_gpu", "ask", "kill_pod", "isolate", "silence", "heal", "replace"]),
+    st.sampled_from(
+        ["crash", "strike", "break_gpu", "ask", "surge", "kill_pod", "isolate", "silence", "heal", "replace"]
+    ),
     st.integers(0, 5),
 )
 FIXED = st.builds(Membership, nodes=st.integers(1, 4))
@@ -102,6 +104,32 @@ def test_a_pod_that_is_asked_to_go_costs_no_step_and_the_others_stay(
     assert [pod for pod in world.pods if not pod.alive] == [asked]
     (end,) = world.ends
     assert (end.rank, end.replaced, world.kills) == (asked.rank, True, 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 4), st.integers(0, 2**32), st.floats(2.0, 6.0), st.integers(1, 3), st.floats(0.0, 7.0))
+def test_a_gang_trains_on_until_the_next_pod_is_ready_which_then_waits_for_no_lease(
+    nodes: int, seed: int, trained: float, rank: int, ready: float
+) -> None:
+    world = World(gang=Membership(nodes=nodes), seed=seed, linked=True, harsh=False)
+    world.run(trained)
+    old = world.current(rank % nodes or 1)
+    assert old
+    world.surge(old.rank)
+    new, step = world.pods[-1], world.step
+    assert new.follows is old
+    new.begins_at = world.now + ready
+    world.run(ready)
+    assert (old.alive, new.alive) == (True, True)
+    assert world.step >= step + int(ready / 0.6) - 1
+    while old.alive:
+        world.tick()
+    world.replace(old.rank)
+    world.run(LIMITS.lease)  # hello and order; a lease and a kill would be 3 s
+    assert world.rounds[-1] == Round(1, 2)
+    assert [pod for pod in world.pods if not pod.alive] == [old]
+    (end,) = world.ends
+    assert (end.rank, end.replaced, world.kills) == (old.rank, True, 0)
 
 
 @LINKED

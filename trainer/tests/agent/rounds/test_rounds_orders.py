@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import nvml_library
@@ -12,10 +13,12 @@ from agent_process import Agent, eventually, free_port, lives
 
 from oarlock_api.contract.gang_key import attempt_key
 from oarlock_local import nvml
+from oarlock_trainer.agent import supervise
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.link.protocol import MissedPod
 from oarlock_trainer.agent.link.round_frames import Ordered
 from oarlock_trainer.agent.rounds.model import Order, Place, Report, Round, Wanted
+from oarlock_trainer.agent.rounds.surge import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,21 +47,34 @@ class Leader:
         self._link._loop.forget_newest = lambda _rank: None  # type: ignore[union-attr,method-assign] # it is of interest here
         self.report: Report | None = None
         self.lost: MissedPod | None = None
+        self._waiting: frozenset[tuple[int, int]] = frozenset()
 
-    def order(self, number: int, wanted: Wanted, *members: int, to: int) -> None:
+    @property
+    def waiting(self) -> frozenset[tuple[int, int]]:
+        """Rank and incarnation of the surge pods that wait."""
+        self._hear()
+        return self._waiting
+
+    def _hear(self) -> None:
+        for news in self._link.news():
+            if isinstance(news, Report):
+                self.report = news
+            elif isinstance(news, MissedPod):
+                self.lost = news
+            elif isinstance(news, Waiting):
+                self._waiting = news.pods
+
+    def order(self, number: int, wanted: Wanted, *members: int, to: int, holds: bool = False) -> None:
         """Of the first round members are not told."""
         places = tuple(Place(rank, "") for rank in members)
         heard = self.report.sequence if self.report else 0
-        told = Order(Round(1, number), wanted, places, code=86 if wanted is Wanted.YIELD else 0, why="a pod is back")
+        code = 86 if wanted is Wanted.YIELD else 0
+        told = Order(Round(1, number), wanted, places, code=code, why="a pod is back", holds=holds)
         self._link.order(lambda _rank: Ordered(told, yours=not members or to in members, heard=heard))
 
     def until(self, fact: Callable[[Report], bool], what: str) -> Report:
         def told() -> Report | None:
-            for news in self._link.news():
-                if isinstance(news, Report):
-                    self.report = news
-                elif isinstance(news, MissedPod):
-                    self.lost = news
+            self._hear()
             return self.report if self.report and fact(self.report) else None
 
         found: Report = eventually(told, what)
@@ -153,6 +169,63 @@ def test_a_pod_that_is_told_to_go_while_its_ranks_yield_goes_once_they_have_save
     leader.order(1, Wanted.STAND_BY, to=1)
     assert agent.wait() == 86
     assert "left on request" in agent.report()["summary"]
+
+
+def test_a_pod_that_is_told_to_go_trains_on_while_its_leader_holds_the_round_for_the_next_one(
+    pods: tuple[Leader, Callable[[int], Agent]],
+) -> None:
+    leader, agent = pods[0], pods[1](1)
+    agent.start("saves_when_asked")
+    ranks = ranks_of(agent, 2, 3)
+    leader.until(lambda report: report.running, "that its ranks run")
+    agent.send(signal.SIGTERM)
+    leader.until(lambda report: report.leaving, "that it leaves")
+    leader.order(1, Wanted.TRAIN, to=1, holds=True)
+    eventually(lambda: "trains on until the next pod" in (agent.status()["message"] or ""), "it says so")
+    time.sleep(1.5 * supervise._ORDER_SECONDS)
+    assert all(map(lives, ranks)), "it knows that its leader has heard"
+    assert not (agent.scratch / "saved-2").exists()
+    leader.order(1, Wanted.YIELD, to=1)
+    leader.until(lambda report: not report.running, "that none of its ranks is left")
+    agent.awaited("saved-2")
+    leader.order(1, Wanted.STAND_BY, to=1)
+    assert agent.wait() == 86
+
+
+def test_a_surge_pod_is_ready_while_the_one_before_trains_and_has_its_place_once_that_one_has_left(
+    pods: tuple[Leader, Callable[[int], Agent]],
+) -> None:
+    leader, old, new = pods[0], pods[1](1), pods[1](1)
+    new.environment |= {"OARLOCK_INCARNATION": "2", "OARLOCK_SURGE": "1"}
+    before = asked_to_yield(leader, old, "saves_when_told_to_finish")
+    new.start("never_leaves")
+    eventually(lambda: leader.waiting == {(1, 2)}, "that it waits")
+    assert leader.report
+    assert leader.report.incarnation == 1
+    assert all(map(lives, before))
+    assert new.status()["phase"] == "Standby"
+    old.send(signal.SIGTERM)
+    old.mark("finish")
+    leader.until(lambda report: not report.running, "that none of the old one's ranks is left")
+    leader.order(1, Wanted.STAND_BY, to=1)
+    assert old.wait() == 86
+    report = leader.until(lambda report: report.incarnation == 2 and report.able, "the new one")
+    assert (report.running, report.follows_the_dead) == (False, False)
+    leader.order(2, Wanted.TRAIN, 0, 1, to=1)
+    assert leader.until(lambda report: report.running, "that its ranks run").round == Round(1, 2)
+    eventually(lambda: all(map(lives, ranks_of(new, 2, 3))), "its ranks")
+
+
+def test_a_surge_pod_that_is_asked_to_go_leaves_at_once(pods: tuple[Leader, Callable[[int], Agent]]) -> None:
+    leader, old, new = pods[0], pods[1](1), pods[1](1)
+    new.environment |= {"OARLOCK_INCARNATION": "2", "OARLOCK_SURGE": "1"}
+    asked_to_yield(leader, old, "never_leaves")
+    new.start("trains_until_told")
+    eventually(lambda: leader.waiting == {(1, 2)}, "that it waits")
+    new.send(signal.SIGTERM)
+    assert new.wait() == 86
+    eventually(lambda: leader.waiting == set(), "that it waits no more")
+    assert leader.lost is None
 
 
 def test_a_pod_that_the_gang_goes_on_without_stands_by_and_is_done_when_the_gang_is(

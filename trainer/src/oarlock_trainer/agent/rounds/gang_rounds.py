@@ -117,7 +117,7 @@ class GangRounds:
         """Whether this round's ranks were told to save and end, once: their pod stays, unless it was asked to go."""
         self._turned_at = now
         self.hurries = False
-        """Whether the next turn is due within moments, and nobody wakes this agent: this pod is able, or what it had comes back."""
+        """Whether the next turn is due within moments, though nobody wakes this agent: this pod has just become able."""
 
     def stays(self, code: int) -> bool:
         """Whether ranks that end so start anew in this pod, as far as this agent knows."""
@@ -312,7 +312,8 @@ class GangRounds:
     @property
     def stands_by(self) -> bool:
         """Whether this pod is ready to train, and waits for a place: a spare, or one that was made anew."""
-        return self._active and self._member.able and (self._incarnation > 1 or self._rank >= self._gang.nodes)
+        able = self._member.able or not self._admitted
+        return self._active and able and (self._incarnation > 1 or self._rank >= self._gang.nodes)
 
     @property
     def is_aside(self) -> bool:
