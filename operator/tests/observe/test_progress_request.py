@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from aiohttp import web
+from jobs import spec
 from kubernetes.aio.client import Configuration
 from status_pod import GOOD, PEER, POD, Server, running_job
 
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.requests import MEANT
-from oarlock_api.history import RecoveryStatus, Replacing
+from oarlock_api.history import RecoveryStatus, Replacing, Surging
 from oarlock_api.requests import RequestStatus
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.job_memory import JobMemory
@@ -113,3 +115,45 @@ async def test_rank_0_alone_is_told_of_the_pods_whose_end_was_seen(server: Serve
     for told in (status, job.status):
         await reader.ask(replace(job, status=told), POD, JobMemory())
     assert asked == ["1-2", ""]
+
+
+async def test_rank_0_is_told_of_surge_pods_and_of_none_where_they_would_be_made(
+    server: Server, reader: ProgressReader
+) -> None:
+    wanted = spec(nodes=2, recovery={"inPlace": "Auto"}, pod={"ports": {"status": server.port}})
+    job = replace(running_job(server), spec=wanted)
+    until = reader._cluster.server_clock.now() + timedelta(seconds=100.4)
+    surging = RecoveryStatus(surging=(Surging(rank=1, incarnation=2, hold_until_time=until),))
+    key = gang_key.attempt_key(gang_key.job_key(MASTER, job.uid), job.uid, 1)
+    asked: list[str] = []
+
+    async def agent(request: web.Request) -> web.Response:
+        asked.append(gang_key.told_of_surge(key, request.raw_path, pod_uid=POD.uid))
+        return web.Response(text=gang_key.answer(key, request.raw_path, GOOD.to_json()))
+
+    server.handler = agent
+    for told in (
+        job,
+        replace(job, status=job.status.model_copy(update={"recovery": surging})),
+        replace(job, spec=wanted.model_copy(update={"spares": 1})),
+        running_job(server),
+    ):
+        await reader.ask(told, POD, JobMemory())
+    assert asked == ["none", "1-2-100", "", ""]
+
+
+async def test_a_gang_is_asked_while_a_pod_of_it_trains_on_until_its_surge_pod_is_ready(
+    server: Server, reader: ProgressReader
+) -> None:
+    job, leaving = running_job(server), [POD, replace(PEER, deleting=True)]
+    key = gang_key.attempt_key(gang_key.job_key(MASTER, job.uid), job.uid, 1)
+
+    async def agent(request: web.Request) -> web.Response:
+        return web.Response(text=gang_key.answer(key, request.raw_path, GOOD.to_json()))
+
+    server.handler = agent
+    assert (await reader.read(job, leaving, JobMemory()))[0] is None
+    until = reader._cluster.server_clock.now() + timedelta(seconds=100)
+    surging = RecoveryStatus(surging=(Surging(rank=PEER.rank, incarnation=2, hold_until_time=until),))
+    job = replace(job, status=job.status.model_copy(update={"recovery": surging}))
+    assert (await reader.read(job, leaving, JobMemory()))[0] == GOOD

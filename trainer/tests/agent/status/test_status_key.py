@@ -8,6 +8,7 @@ import time
 import pytest
 
 from oarlock_api.contract.gang_key import REFUSED, answered, question
+from oarlock_api.contract.rounds import SurgePod
 from oarlock_api.contract.status import PodStatus, parse_status
 from oarlock_trainer.agent.status import access
 from oarlock_trainer.agent.status.access import StatusAccess
@@ -40,6 +41,23 @@ def test_whoever_signs_with_the_key_reads_the_status_and_knows_that_it_is_the_po
     assert parse_status(answered(KEY, target, said) or "") == STATUS
     assert answered(KEY, question(KEY, "/status", pod_uid="p", now=1.0), said) is None, "of another question"
     assert answered(KEY, target, said.replace('"attempt":1', '"attempt":2')) is None, "changed on its way"
+
+
+def test_what_the_operator_says_of_surge_pods_is_heard_where_it_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "is_here", lambda _host: False)
+    heard: list[object] = []
+    server = StatusServer(
+        port=0,
+        job="flux",
+        status=lambda: STATUS,
+        alive=lambda: True,
+        access=StatusAccess(KEY, STATUS.pod_uid),
+        surge=heard.append,
+    )
+    for words in ("", "none", "1-2-150"):
+        get(server.port, question(KEY, "/status", pod_uid="p", now=time.time(), surge=words))
+    get(server.port, question(b"o" * 32, "/status", pod_uid="p", now=time.time(), surge="1-3-9"))
+    assert heard == [(), (SurgePod(1, 2, 150),)]
 
 
 @pytest.mark.parametrize(
