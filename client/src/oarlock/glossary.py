@@ -117,6 +117,9 @@ WORDS = {
         "([recovery](recovery.md))"
     ),
     "strike": "a fault that a GPU survived; repeated within a day, on evidence, its node is avoided or cordoned",
+    "surge pod": (
+        "the next pod of one that was asked to go, made while that one still trains; it takes its place once it is ready"
+    ),
     "used again": (
         "of a node: a person uncordoned it, or, where nobody had cordoned it, wrote `oarlock.dev/given-back`; no job "
         "avoids it any more. `oarlock uncordon` does either"
