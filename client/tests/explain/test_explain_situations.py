@@ -587,6 +587,13 @@ def test_while_a_pod_is_made_anew_it_is_said_which_and_why() -> None:
     )
 
 
+def test_a_pod_that_trains_on_until_its_next_one_is_ready_is_named() -> None:
+    recovery = {"surging": [{"rank": 2, "incarnation": 2, "holdUntilTime": "2026-11-23T10:04:09Z"}, {}]}
+    assert explain(facts(job("Running", attempt=1, attempts=[BEGAN], recovery=recovery))).now.details == (
+        "pod 2 was asked to go, and trains on until its next one is ready",
+    )
+
+
 def test_when_a_gang_goes_on_with_fewer_nodes_is_told_also_where_the_new_pod_finds_no_node() -> None:
     said = (
         "node node-3 of pod flux-1-2 is lost. From 10:02:39 UTC on 2 of 3 nodes train, unless more are there by then."

@@ -16,7 +16,7 @@ from oarlock.explain.causes import Cause, named
 from oarlock.explain.memory import in_memory
 from oarlock.explain.pods import Pod
 from oarlock.explain.some_names import some
-from oarlock.explain.standby import standing_by
+from oarlock.explain.standby import standing_by, surging
 from oarlock.facts.model import Facts, Object
 from oarlock.in_words import BUSY_WITH
 from oarlock.parts import objects, part, texts
@@ -330,6 +330,7 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         details=(
             *_stage(s, phase, told=message),
             *([silence] if phase == "Running" and (silence := _silence(s)) else []),
+            *surging(s.job),
             *(said for said in (standing_by(s.job), in_memory(s.job, now=s.facts.time)) if said),
             *(trouble.details if trouble and message == trouble.message else ()),
         ),

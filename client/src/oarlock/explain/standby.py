@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oarlock.facts.model import Object
-from oarlock.parts import part
+from oarlock.parts import objects, part
 from oarlock_api.contract.wire import integer
 
 
@@ -21,6 +21,15 @@ def standing_by(job: Object) -> str:
         ready = integer(part(status, "ranks").get("spares")) or 0
         said.append(f"{ready} of {asked} {'spare waits' if asked == 1 else 'spares wait'} for a place")
     return ", ".join(said)
+
+
+def surging(job: Object) -> tuple[str, ...]:
+    """Pods that were asked to go and train on until their next ones are ready."""
+    recovery = part(part(job, "status"), "recovery")
+    ranks = (integer(told.get("rank")) for told in objects(recovery, "surging"))
+    return tuple(
+        f"pod {rank} was asked to go, and trains on until its next one is ready" for rank in ranks if rank is not None
+    )
 
 
 def _beyond(status: Object, nodes: int) -> int:
