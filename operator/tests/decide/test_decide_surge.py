@@ -143,13 +143,13 @@ def test_once_the_old_one_has_left_it_is_its_next_pod_and_no_other_is_made() -> 
 
 def test_the_next_round_may_be_told_of_before_the_end_of_the_old_pod_is_seen() -> None:
     world = gang()
-    ask(world, 2)
+    ask(world, 2, disrupted="EvictionByEvictionAPI")
     world.settle()
     world.start_all()
     world.end_round(86, rank=2, why="pod 2 was asked to go", step=40, resumed_step=40, lost_pod=True)
     world.step(41)
     world.settle()
-    assert [one.rung for one in world.job.status.rounds] == ["ReplacePod"]
+    assert [(one.rung, one.reason) for one in world.job.status.rounds] == [("ReplacePod", "Evicted")]
     assert world.job.status.restarts.voluntary == 0, "that is charged with the loss"
     world.progress = None
     leave(world, 2, step=40)

@@ -286,6 +286,7 @@ def _fault(o: Observation, number: int, end: RoundEnd) -> Fault:
         node=pod.node,
         placed_at=pod.placed_at,
         program=pod.program,
+        disrupted=pod.disrupted if end.code == ExitCode.LEFT_ON_REQUEST else "",
         ending=Ending(end.code, report=said),
     )
     fault = classify(ended)
