@@ -144,7 +144,9 @@ def test_a_pod_that_is_evicted_has_the_gang_save_and_is_replaced_and_no_step_is_
     status = jobs.wait(
         fresh,
         "the round after it, and the end of the old pod",
-        lambda status: status.get("round") == 2 and not {"stage", "surging"} & set(status["recovery"]),
+        lambda status: (
+            status.get("round") == 2 and "stage" not in status["recovery"] and not status["recovery"].get("surging")
+        ),
     )
     assert (status["attempt"], status["restarts"]["voluntary"]) == (1, 1)
     after = newest(jobs, fresh)
