@@ -37,6 +37,8 @@ class World(Objects):
     warnings: dict[str, str] = field(default_factory=dict)
     held: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unmonitored: dict[str, str] | None = field(default_factory=dict)
+    surges: bool = True
+    """Rank 0's agent knows surge pods."""
     began: dict[int, datetime] = field(default_factory=dict)
     """When the agents of an attempt started, as its leader tells."""
     ended: dict[int, list[RoundEnd]] = field(default_factory=dict)
@@ -171,6 +173,7 @@ class World(Objects):
             checkpoint=CheckpointStatus(saved, f"/output/flux/checkpoints/step-{saved}-a1", self.now.isoformat())
             if saved is not None
             else None,
+            surges=self.surges,
             round=len(self.ended.get(first.attempt, ())) + 1,
             rounds=tuple(self.ended.get(first.attempt, ())[-MAX_ROUNDS:]),
         )

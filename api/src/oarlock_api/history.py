@@ -172,6 +172,10 @@ class Attempt(StatusGroup):
         default=1,
         description="The highest number that a pod of it was given; above 1 once one was made anew by itself.",
     )
+    surges: bool | None = Field(
+        default=None,
+        description="True = its agents have said that they know surge pods; those of earlier releases do not.",
+    )
     start_time: Time | None = Field(default=None, description="When it was decided.")
     created_time: Time | None = Field(default=None, description="When all pods had been created.")
     end_time: Time | None = Field(default=None, description="When its last pod had stopped.")

@@ -21,11 +21,16 @@ GRACE = timedelta(seconds=300)
 
 
 def gang(
-    *, spares: bool = True, systems: GangSystems | None = None, recovery: dict[str, Any] | None = None, **changes: Any
+    *,
+    spares: bool = True,
+    surges: bool = True,
+    systems: GangSystems | None = None,
+    recovery: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> World:
     """Four pods that train, with room for more in the cluster."""
     wanted = spec(**{"nodes": 4, "recovery": {"inPlace": "Auto", **(recovery or {})}, **changes})
-    world = World(job=job(spec=wanted), spares=spares, systems=systems or GangSystems())
+    world = World(job=job(spec=wanted), spares=spares, surges=surges, systems=systems or GangSystems())
     world.defaults = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
     world.running(step=20)
     return world
@@ -108,10 +113,11 @@ def test_room_is_looked_for_off_the_old_ones_node() -> None:
         ({}, 2, {"disrupted": "PreemptionByScheduler"}),
         ({}, 2, {"grace": timedelta(seconds=6)}),
         ({"recovery": {"inPlace": "Never"}}, 2, {}),
+        ({"surges": False}, 2, {}),
         ({"systems": COSCHEDULING, "scheduling": {"gang": "Coscheduling", "schedulerName": "together"}}, 2, {}),
         ({"nodes": 1}, 0, {}),
     ],
-    ids=["no room", "rank 0", "preempted", "no time", "not in place", "a gang system", "one node"],
+    ids=["no room", "rank 0", "preempted", "no time", "not in place", "an older image", "a gang system", "one node"],
 )
 def test_it_is_not_made_where_it_must_not_or_would_be_of_no_use(changes: Any, rank: int, pod: Any) -> None:
     world = gang(**changes)

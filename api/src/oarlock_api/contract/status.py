@@ -167,6 +167,7 @@ class PodStatus:
     this attempt, `rounds` has the newest of those that ended, as rank 0's agent tells them; what came before has `round`.
     `lost` are the pods that it waits for the next incarnation of. `members` are the pods of the current round by their
     places, where those are not the first `nodes` of the gang in their order; else it is empty, as where there is no room.
+    `surges`: this is rank 0's agent, and of a release that knows surge pods.
     """
 
     job_uid: str
@@ -197,6 +198,7 @@ class PodStatus:
     rounds: tuple[RoundEnd, ...] = ()
     lost: tuple[LostPod, ...] = ()
     members: tuple[int, ...] = ()
+    surges: bool = False
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -249,6 +251,7 @@ class PodStatus:
             **({} if self.round == 1 else {"round": self.round}),
             **({"rounds": [one.to_fields() for one in self.rounds[-MAX_ROUNDS:]]} if self.rounds else {}),
             **({"lost": [pod.to_fields() for pod in self.lost[: MAX_LOST + 1]]} if self.lost else {}),
+            **({"surges": True} if self.surges else {}),
             **({"members": list(self.members)} if self.members else {}),
         }
         body = _written(fields)
@@ -297,6 +300,7 @@ def parse_status(body: str) -> PodStatus:
         rounds=parse_rounds(raw.get("rounds")),
         lost=parse_lost(raw.get("lost")),
         members=parse_members(raw.get("members")),
+        surges=raw.get("surges") is True,
     )
 
 

@@ -6,10 +6,14 @@ other half is for the save.
 
 Intent first, as in `replace`. Until the old pod has left, the new one is no member of the attempt, and whatever becomes of it
 is nobody's fault; then `replace` finds it made already. One that is lost before, or was never made, is not made again.
+
+An agent of an earlier release would take the old pod's place at once. So surge pods are made once rank 0's has said that it
+knows them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from oarlock_api.contract.rounds import MAX_LOST
@@ -27,24 +31,34 @@ LEAST = timedelta(seconds=4)
 def surge(o: Observation, draft: Draft) -> None:
     """Make the next pods of those that were asked to go since the last pass, and see to the ones that are made."""
     _look_after(o, draft)
-    known, pods = draft.status.recovery.surging, o.members(draft.status.attempt)
-    if not schedulers.may_surge(o.spec, draft.status.resolved) or draft.status.recovery.stage is not None:
-        return
-    asked = [pod for pod in pods if pod.rank not in {one.rank for one in known} and _may_train_on(o, pod)]
-    if not asked or len(asked) + len(known) > MAX_LOST or not _go_on(o, draft, pods):
-        return
-    if not room.is_elsewhere(o, draft, asked):
-        return
-    first = new_pods.numbers(o, draft, len(asked))
+    asked = _asked(o, draft)
+    if asked and room.is_elsewhere(o, draft, asked):
+        _make_next(o, draft, asked)
+
+
+def _asked(o: Observation, draft: Draft) -> list[Pod]:
+    """The pods that were asked to go and have no next one yet; none where no next one may be made."""
+    number, recovery = draft.status.attempt, draft.status.recovery
+    if not schedulers.may_surge(o.spec, draft.status.resolved) or not _is_known(o, draft, number):
+        return []
+    known, pods = {one.rank for one in recovery.surging}, o.members(number)
+    asked = [pod for pod in pods if pod.rank not in known and _may_train_on(o, pod)]
+    many = len(asked) + len(known) > MAX_LOST
+    return asked if asked and recovery.stage is None and not many and _go_on(o, draft, pods) else []
+
+
+def _make_next(o: Observation, draft: Draft, asked: Sequence[Pod]) -> None:
+    first, recovery = new_pods.numbers(o, draft, len(asked)), draft.status.recovery
+    reached = max(draft.status.round, o.progress.round if o.progress else 1)
     new = tuple(
-        Surging(rank=pod.rank, incarnation=first + index, hold_until_time=_hold_until(o, pod), round=_round(o, draft))
+        Surging(rank=pod.rank, incarnation=first + index, hold_until_time=_hold_until(o, pod), round=reached)
         for index, pod in enumerate(asked)
     )
-    draft.set(recovery=draft.status.recovery.model_copy(update={"surging": (*known, *new)}))
+    draft.set(recovery=recovery.model_copy(update={"surging": (*recovery.surging, *new)}))
     wanted = [making.Wanted(rank=one.rank, incarnation=one.incarnation, surge=True) for one in new]
     draft.act(making.pods(o, draft, making.maker(o, draft), wanted, optional=True))
     names = ", ".join(f"{pod.name} on {pod.node}" for pod in asked)
-    draft.tell(Reason.SURGE_POD, f"{names} was asked to go, and trains on while its next pod makes itself ready")
+    draft.tell(Reason.SURGE_POD, f"{names}: asked to go, and trains on while its next pod makes itself ready")
     draft.again(0)
 
 
@@ -58,6 +72,15 @@ def made(o: Observation, draft: Draft, rank: int) -> Surging | None:
         for pod in o.pods
     )
     return one if lives else None
+
+
+def _is_known(o: Observation, draft: Draft, number: int) -> bool:
+    """Whether the attempt's agents know surge pods, as its rank 0 says; written down, as it is not asked when it matters."""
+    known = draft.attempt(number).surges is True
+    if not known and o.progress is not None and o.progress.attempt == number and o.progress.surges:
+        draft.record(number, surges=True)
+        return True
+    return known
 
 
 def _look_after(o: Observation, draft: Draft) -> None:
@@ -88,7 +111,3 @@ def _go_on(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> bool:
 
 def _hold_until(o: Observation, pod: Pod) -> datetime:
     return o.now + ((pod.delete_by or o.now) - o.now) / 2
-
-
-def _round(o: Observation, draft: Draft) -> int:
-    return max(draft.status.round, o.progress.round if o.progress else 1)

@@ -50,6 +50,7 @@ class StatusBoard:
             phase=PodPhase.PREFLIGHT,
             heartbeat_at=now,
             started_at=now,
+            surges=pod.rank == 0,
         )
 
     @property
