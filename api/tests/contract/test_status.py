@@ -180,7 +180,9 @@ def test_one_more_lost_pod_is_told_than_are_replaced_at_once() -> None:
 
 def test_a_round_of_other_pods_reads_as_it_was_and_is_not_told_of_the_usual_ones() -> None:
     other = replace(END, nodes=3, spare=True)
-    told = PodStatus("job", "pod", 1, 0, "Training", "t", round=3, rounds=(FIRST, other), members=(0, 4, 2))
+    told = PodStatus(
+        "job", "pod", 1, 0, "Training", "t", round=3, rounds=(FIRST, other), members=(0, 4, 2), surges=True
+    )
     assert parse_status(told.to_json()) == told
     usual = PodStatus("job", "pod", 1, 0, "Training", "t", round=3, rounds=(FIRST, END))
     assert not {"members", "nodes", "spare"} & {*json.loads(usual.to_json()), *json.loads(usual.to_json())["rounds"][1]}

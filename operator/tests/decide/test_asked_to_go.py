@@ -123,6 +123,21 @@ def test_one_that_does_not_go_in_time_takes_the_gang_with_it() -> None:
     assert world.job.status.attempt == 2
 
 
+def test_one_that_is_asked_while_it_stands_by_for_another_is_made_anew_as_well() -> None:
+    world = gang()
+    world.end(1, 137, with_report=False)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2)])
+    leave(world, 2, step=20)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2), (2, 3)])
+    world.start_all()
+    world.end_round(82, rank=1, why="it was lost", step=20, resumed_step=15, lost_pod=True)
+    world.step(16)
+    world.settle()
+    assert states(world) == (1, None, [])
+
+
 def test_a_gang_that_is_taken_whole_is_a_new_attempt() -> None:
     world = gang()
     for rank in range(4):
