@@ -26,7 +26,7 @@ from oarlock_api.publishing import Publication, Tracker
 from oarlock_api.rules import ListMap, Rule, only_when
 from oarlock_api.training_rules import s3_connections_exist
 from oarlock_api.validation import Validation
-from oarlock_api.weights import FILLING, FLAVORS, REFERENCED, Lora, Method, Model
+from oarlock_api.weights import BESIDE, FLAVORS, REFERENCED, Lora, Method, Model
 
 _TAKES_REFERENCE = " || ".join(
     f"(self.model.family == '{family}' && "
@@ -147,13 +147,13 @@ class Training(Group):
             ),
         ),
         Rule(
-            cel=f"!has(self.model.flavor) || !(self.model.flavor in {[str(flavor) for flavor in FILLING]}) || "
+            cel=f"!has(self.model.flavor) || !(self.model.flavor in {[str(flavor) for flavor in BESIDE]}) || "
             "(self.data.datasets.all(d, has(d.conditioning) && d.conditioning.kind == 'Reference') && "
             "(!has(self.validation) || has(self.validation.references)))",
-            message=f"{', '.join(FILLING)} fills in what is transparent in references: set conditioning.kind: Reference for "
+            message=f"{', '.join(BESIDE)} are given a reference with each picture: set conditioning.kind: Reference for "
             "each of data.datasets, and validation.references where there is a validation",
             holds=lambda training: (
-                training.model.flavor not in FILLING
+                training.model.flavor not in BESIDE
                 or (
                     all(one.has(ConditioningKind.REFERENCE) for one in training.data.datasets)
                     and (training.validation is None or training.validation.references is not None)

@@ -42,8 +42,8 @@ class Validation(Group):
     )
     references: Location | None = Field(
         default=None,
-        description="Pictures that the model is given beside the noise (Flux1's Kontext and Fill, Flux2): boat.png for the "
-        "prompt named boat, cropped to each picture's shape. All prompts need one then.",
+        description="Pictures that the model is given beside the noise (Flux1's Kontext, Fill, Canny and Depth, Flux2): "
+        "boat.png for the prompt named boat, cropped to each picture's shape. All prompts need one then.",
     )
     negative_prompt: LongText | None = Field(
         default=None,
@@ -53,15 +53,16 @@ class Validation(Group):
     )
     guidance: Annotated[StrictFloat, Field(ge=0, le=100)] | None = Field(
         default=None,
-        description="Guidance scale; absent = the model's usual value (Dev 3.5, Krea 4.5, Kontext 2.5, Fill 30; KleinBase 4, "
-        "Klein 1, Flux2 Dev 4; ZImage Base 4, Turbo 0; StableDiffusion3 Large 3.5, Medium 4.5; QwenImage 4). Schnell takes "
-        "none without negativePrompt. Of models that are told none it is that of two passes for each step; ZImage makes one "
-        "at 0, the others at 1 and below. SimpleTuner: validation_guidance.",
+        description="Guidance scale; absent = the model's usual value (Dev 3.5, Krea 4.5, Kontext 2.5, Fill and Canny 30, "
+        "Depth 10; KleinBase 4, Klein 1, Flux2 Dev 4; ZImage Base 4, Turbo 0; StableDiffusion3 Large 3.5, Medium 4.5; "
+        "QwenImage 4). Schnell takes none without negativePrompt. Of models that are told none it is that of two passes for "
+        "each step; ZImage makes one at 0, the others at 1 and below. SimpleTuner: validation_guidance.",
     )
     inference_steps: Annotated[StrictInt, Field(ge=1, le=1000)] | None = Field(
         default=None,
-        description="Denoising steps; absent = the model's usual value (28, Schnell 4, Fill 50; Flux2 50, Klein 4; ZImage "
-        "Base 50, Turbo 9; StableDiffusion3 Medium 40; QwenImage 50). SimpleTuner: validation_num_inference_steps.",
+        description="Denoising steps; absent = the model's usual value (28, Schnell 4, Fill and Canny 50, Depth 30; Flux2 "
+        "50, Klein 4; ZImage Base 50, Turbo 9; StableDiffusion3 Medium 40; QwenImage 50). SimpleTuner: "
+        "validation_num_inference_steps.",
     )
     resolutions: Annotated[tuple[PictureSize, ...], Field(min_length=1, max_length=16), ListSet()] = Field(
         default=("1024x1024",),

@@ -34,6 +34,8 @@ class ModelFlavor(StrEnum):
     KREA = "Krea"
     KONTEXT = "Kontext"
     FILL = "Fill"
+    CANNY = "Canny"
+    DEPTH = "Depth"
     KLEIN_BASE_4B = "KleinBase4B"
     KLEIN_BASE_9B = "KleinBase9B"
     KLEIN_4B = "Klein4B"
@@ -47,7 +49,15 @@ class ModelFlavor(StrEnum):
 
 
 FLAVORS = {
-    ModelFamily.FLUX1: (ModelFlavor.DEV, ModelFlavor.SCHNELL, ModelFlavor.KREA, ModelFlavor.KONTEXT, ModelFlavor.FILL),
+    ModelFamily.FLUX1: (
+        ModelFlavor.DEV,
+        ModelFlavor.SCHNELL,
+        ModelFlavor.KREA,
+        ModelFlavor.KONTEXT,
+        ModelFlavor.FILL,
+        ModelFlavor.CANNY,
+        ModelFlavor.DEPTH,
+    ),
     ModelFamily.FLUX2: (
         ModelFlavor.KLEIN_BASE_4B,
         ModelFlavor.KLEIN_BASE_9B,
@@ -61,10 +71,10 @@ FLAVORS = {
 }
 """Variants of each architecture; the first is taken where a job names none."""
 
-REFERENCED = {ModelFamily.FLUX1: (ModelFlavor.KONTEXT, ModelFlavor.FILL), ModelFamily.FLUX2: FLAVORS[ModelFamily.FLUX2]}
-"""Variants that may be given a second picture beside the noise."""
-FILLING = (ModelFlavor.FILL,)
-"""Those that fill in what is transparent in it, and so are never without."""
+BESIDE = (ModelFlavor.FILL, ModelFlavor.CANNY, ModelFlavor.DEPTH)
+"""Variants that have a second picture in channels beside the noise, and so are never without."""
+REFERENCED = {ModelFamily.FLUX1: (ModelFlavor.KONTEXT, *BESIDE), ModelFamily.FLUX2: FLAVORS[ModelFamily.FLUX2]}
+"""Variants that may be given one."""
 
 
 def takes_reference(family: ModelFamily, flavor: ModelFlavor | None) -> bool:
@@ -125,8 +135,9 @@ class Model(Group):
     flavor: ModelFlavor | None = Field(
         default=None,
         description="Variant; absent = the family's first one (Flux1: Dev, Flux2: KleinBase4B, ZImage: Base, "
-        "StableDiffusion3: Large, QwenImage: V1). Kontext and Fill are given a reference, Flux2 may be. Of Flux2's Klein "
-        "the Base ones are those to train, the others are distilled to four steps. SimpleTuner: model_flavour.",
+        "StableDiffusion3: Large, QwenImage: V1). Kontext, Fill, Canny and Depth are given a reference, Flux2 may be. Of "
+        "Flux2's Klein the Base ones are those to train, the others are distilled to four steps. "
+        "SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(
         default=None,

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import oarlock_trainer
-from oarlock_api.weights import FILLING, FLAVORS, REFERENCED, ModelFamily
+from oarlock_api.weights import BESIDE, FLAVORS, REFERENCED, ModelFamily
 from oarlock_trainer.data.buckets import alignment
 from oarlock_trainer.models.families import FAMILIES, family_in
-from oarlock_trainer.models.family import Reference
 from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError
 
@@ -57,13 +56,13 @@ def test_every_family_of_the_api_says_all_and_computes_all() -> None:
         for key, family in FAMILIES.items()
     }
     assert {key: flavors for key, flavors in takes.items() if flavors} == REFERENCED
-    filling = [
+    beside = [
         flavor
         for family in FAMILIES.values()
         for flavor, facts in family.flavors.items()
-        if facts.reference is Reference.HOLES
+        if facts.reference and facts.reference.is_beside
     ]
-    assert filling == list(FILLING)
+    assert beside == list(BESIDE)
     for key, family in FAMILIES.items():
         assert ("reference" in signature(CODES[key].velocity).parameters) >= bool(takes[key]), family.name
 

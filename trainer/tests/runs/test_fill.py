@@ -10,6 +10,7 @@ import torch
 from diffusers import FluxFillPipeline  # before ours: a rank imports less of diffusers
 from PIL import Image
 
+from oarlock_trainer.models.family import Reference
 from oarlock_trainer.models.flux import tiny
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def test_holes_are_filled_in_by_any_ranks_drawn_and_exported(gang: Gang, tmp_path: Path) -> None:
     model, holes, drawn = tmp_path / "tiny", tmp_path / "holes", tmp_path / "drawn"
-    tiny.write(model, fill=True)
+    tiny.write(model, beside=Reference.HOLES)
     for folder in (holes, drawn):
         folder.mkdir()
     for path in gang.pictures.glob("*.png"):

@@ -37,6 +37,8 @@ class Reference(StrEnum):
 
     BEHIND = "behind"
     """Its latents are tokens of their own, behind the picture's."""
+    BESIDE = "beside"
+    """Its latents are channels beside the noise's, in the same tokens."""
     HOLES = "holes"
     """What is transparent in it is to be filled in: latents of the rest, and the holes, are channels beside the noise's."""
 
@@ -44,6 +46,11 @@ class Reference(StrEnum):
     def pictures(self) -> int:
         """Of how many pictures it adds the tokens."""
         return int(self is Reference.BEHIND)
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether it is in further channels of the picture's own tokens: such a model is never without."""
+        return self is not Reference.BEHIND
 
     def channels(self, latents: int, grid: Grid) -> int:
         """Of a reference where a picture has so many `latents`: a hole has a channel for each pixel of a latent."""

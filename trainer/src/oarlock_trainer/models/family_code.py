@@ -5,7 +5,7 @@ B samples, latents (B, C, h, w), texts (B, T, t) and their pooled vectors (B, p)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from oarlock_trainer.models.guidance import along
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from oarlock_api.weights import ModelFlavor
     from oarlock_trainer.models.compute.attention import Attend
@@ -43,7 +43,7 @@ class Velocity(Protocol):
         (B, T) bool, True where a token is seen; `guidance` (B,), None where the model is told none. Nothing is read back
         from the GPU.
 
-        A family with flavors that take a reference has one more argument, which is given where there is one: `reference`
+        Where a flavor takes a reference there is one more argument, which is given where there is one: `reference`
         (B, R, h', w'), what `family.Reference` makes of a second picture, without noise.
         """
         ...
@@ -91,5 +91,7 @@ class FamilyCode:
     """(scheduler of the model, steps, image tokens): as diffusers' pipeline of the family does before its first step."""
     write_tiny: Callable[[Path], None]
     """Writes a model of the real layout and classes with tiny random weights: the same bytes each time."""
+    variants: Mapping[ModelFlavor, FamilyCode] = field(default_factory=dict)
+    """Of flavors that compute something in another way."""
     guide: Guide = along
     """How two passes become the direction of a step, as in the pipeline."""

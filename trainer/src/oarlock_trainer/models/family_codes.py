@@ -27,5 +27,6 @@ CODES: Mapping[ModelFamily, FamilyCode] = {
 
 
 def code_of(model: Model) -> FamilyCode:
-    """What the family of a job's model computes."""
-    return CODES[model.family]
+    """What the family of a job's model computes, in the way of its flavor."""
+    code = CODES[model.family]
+    return code if model.flavor is None else code.variants.get(model.flavor, code)

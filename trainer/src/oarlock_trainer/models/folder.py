@@ -11,15 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oarlock_api.weights import FILLING
-from oarlock_trainer.models.family import TRANSFORMER
+from oarlock_trainer.models.family import TRANSFORMER, Reference
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, StorageError, failed_reading, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oarlock_trainer.models.architecture import Architecture
-    from oarlock_trainer.models.family import Family
+    from oarlock_trainer.models.family import Family, Flavor
 
 _INDEX = "model_index.json"
 _CONFIG = "config.json"
@@ -126,20 +125,30 @@ def _wrong_configuration(model: Path, family: Family, name: str) -> Iterator[str
 
 
 def _wrong_inputs(config: dict[str, Any], family: Family) -> Iterator[str]:
-    """Whether it is another flavor's: one of a class is given holes to fill in, the other is not."""
+    """Whether it is another flavor's: of one class some are given a reference beside the noise, and some are not."""
     try:
-        fills = _fills(family.architecture(config), family)
+        found = _beside(family.architecture(config), family)
     except (KeyError, TypeError, ValueError):
         return  # whoever reads all of it says what is wrong
-    wanted = _fills(family.published, family)
-    if fills and not wanted:
-        yield f"{TRANSFORMER} fills in holes: set model.flavor to {' or '.join(FILLING)}"
-    elif wanted and not fills:
-        yield f"{TRANSFORMER} fills in no holes, as model.flavor says: remove that, or name the folder of another model"
+    wanted = _beside(family.published, family)
+    if found is wanted:
+        return
+    flavors = " or ".join(name for name, one in family.flavors.items() if _is_given(one, found))
+    yield f"{TRANSFORMER} is given {_GIVEN[found]} beside the noise, not {_GIVEN[wanted]}: set model.flavor to {flavors}"
 
 
-def _fills(shape: Architecture, family: Family) -> bool:
-    return shape.token_channels > shape.latent_channels * family.grid.patch**2
+_GIVEN = {None: "nothing", Reference.BESIDE: "a reference", Reference.HOLES: "a reference with holes"}
+
+
+def _is_given(flavor: Flavor, beside: Reference | None) -> bool:
+    """Whether a flavor's models have just that beside the noise."""
+    return flavor.reference is beside or (beside is None and flavor.reference is Reference.BEHIND)
+
+
+def _beside(shape: Architecture, family: Family) -> Reference | None:
+    """What a model of this shape has in the channels of its tokens beside the noise."""
+    more = shape.token_channels // family.grid.patch**2 - shape.latent_channels
+    return next((one for one in _GIVEN if one and one.channels(shape.latent_channels, family.grid) == more), None)
 
 
 def _weights(folder: Path) -> list[Path]:

@@ -27,10 +27,11 @@ from oarlock_api.engine import Attention  # noqa: E402
 from oarlock_trainer.models import folder, transformer  # noqa: E402
 from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.encoders import PictureEncoder  # noqa: E402
+from oarlock_trainer.models.family import Reference  # noqa: E402
 from oarlock_trainer.models.flux import forward, tiny  # noqa: E402
 from oarlock_trainer.models.flux.code import CODE  # noqa: E402
 from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
-from oarlock_trainer.models.flux.velocity import pack, unpack, velocity  # noqa: E402
+from oarlock_trainer.models.flux.velocity import pack, unpack, velocity_beside  # noqa: E402
 from oarlock_trainer.plan.parameters import whole  # noqa: E402
 from oarlock_trainer.preprocess.latents import decode  # noqa: E402
 from oarlock_trainer.validation.decoding import PictureDecoder  # noqa: E402
@@ -45,7 +46,7 @@ FILL = FLUX1.variants[ModelFlavor.FILL]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written = tmp_path_factory.mktemp("fill")
-    tiny.write(written, fill=True)
+    tiny.write(written, beside=Reference.HOLES)
     return written
 
 
@@ -119,7 +120,7 @@ def test_prediction_and_gradients_are_those_of_diffusers(recomputed: int) -> Non
             txt_ids=torch.zeros(9, 3), return_dict=False,
         )[0], channels=channels, height=8, width=12,
     )  # fmt: skip
-    found = velocity(
+    found = velocity_beside(
         mine, noisy, sigmas, text=text, pooled=pooled, text_mask=None, guidance=guidance, reference=reference
     )
     assert distance(found, wanted) < FLOAT32
@@ -149,8 +150,9 @@ def test_a_picture_is_that_of_the_pipeline(
     text = Text(sequence=sequence, pooled=pooled)
     latents = denoise(
         pipeline.transformer, noise, text, reference=unpack(given, channels=tiny.LATENT_CHANNELS + 64, height=height // 8,
-        width=width // 8), family=FILL, code=CODE, guidance=Guidance(told=30.0, scale=1.0, negative=text),
-        scheduler=read_scheduler(model, FILL), steps=4, go_on=lambda: None,
+        width=width // 8), family=FILL, code=CODE.variants[ModelFlavor.FILL],
+        guidance=Guidance(told=30.0, scale=1.0, negative=text), scheduler=read_scheduler(model, FILL), steps=4,
+        go_on=lambda: None,
     )  # fmt: skip
     found = np.asarray(PictureDecoder(model, FILL, CPU, code=CODE).decode(latents), dtype=np.float32)
     assert np.abs(found - wanted * 255).max() <= 1.0
@@ -169,9 +171,14 @@ def test_the_published_model_and_the_one_on_disk_are_what_is_counted(model: Path
 def test_a_folder_of_another_flavor_is_told_apart_before_anything_is_loaded(model: Path, tiny_flux: Path) -> None:
     folder.check(model, FILL, field="training.model.path")
     folder.check(tiny_flux, FLUX1, field="training.model.path")
-    with pytest.raises(ConfigurationError, match=r"transformer fills in holes: set model.flavor to Fill"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"given a reference with holes beside the noise, not nothing: set model.flavor to Fill",
+    ):
         folder.check(model, FLUX1, field="training.model.path")
-    with pytest.raises(ConfigurationError, match=r"transformer fills in no holes, as model.flavor says"):
+    with pytest.raises(
+        ConfigurationError, match=r"not a reference with holes: set model.flavor to Dev or Schnell or Krea or Kontext"
+    ):
         folder.check(tiny_flux, FILL, field="training.model.path")
 
 

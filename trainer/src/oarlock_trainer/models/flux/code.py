@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from oarlock_api.weights import BESIDE
 from oarlock_trainer.models.family_code import FamilyCode
 from oarlock_trainer.models.flux import forward, tiny
 from oarlock_trainer.models.flux.captions import CaptionEncoder
 from oarlock_trainer.models.flux.noise_levels import set_noise_levels
-from oarlock_trainer.models.flux.velocity import velocity
+from oarlock_trainer.models.flux.velocity import velocity, velocity_beside
 from oarlock_trainer.models.latents import SHIFTED_AND_SCALED
 
-CODE = FamilyCode(
+_WHOLE = FamilyCode(
     velocity=velocity,
     install=forward.install,
     caption_encoder=CaptionEncoder,
@@ -17,3 +20,4 @@ CODE = FamilyCode(
     set_noise_levels=set_noise_levels,
     write_tiny=tiny.write,
 )
+CODE = replace(_WHOLE, variants=dict.fromkeys(BESIDE, replace(_WHOLE, velocity=velocity_beside)))

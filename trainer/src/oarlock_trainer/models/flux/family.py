@@ -1,4 +1,4 @@
-"""FLUX.1 (Dev, Schnell, Krea, Kontext, Fill) in numbers and names."""
+"""FLUX.1 (Dev, Schnell, Krea, Kontext, Fill, Canny, Depth) in numbers and names."""
 
 from __future__ import annotations
 
@@ -69,4 +69,12 @@ _WHOLE = Family(
     vae=VAE,
     read_encoded=read_encoded,
 )
-FLUX1 = replace(_WHOLE, variants={ModelFlavor.FILL: replace(_WHOLE, published=shaped(token_channels=384))})
+_CONTROLLED = replace(_WHOLE, published=shaped(token_channels=128))
+FLUX1 = replace(
+    _WHOLE,
+    variants={
+        ModelFlavor.FILL: replace(_WHOLE, published=shaped(token_channels=384)),
+        ModelFlavor.CANNY: _CONTROLLED,
+        ModelFlavor.DEPTH: _CONTROLLED,
+    },
+)

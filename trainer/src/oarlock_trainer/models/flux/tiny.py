@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_trainer.models.classes import imported
+from oarlock_trainer.models.family import Reference
 from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.models.tiny_tokenizers import write_clip_tokenizer, write_t5_tokenizer
 from oarlock_trainer.runtime.file_modes import make_ordinary
@@ -26,8 +27,10 @@ TEXT_TOKENS = 32
 """Shorter than FLUX.1's 512: most of a tiny step would be padding."""
 
 
-def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int = 4, fill: bool = False) -> None:
-    """Write the model, or one that fills in holes. The same seed gives the same bytes. Says nothing."""
+def write(
+    directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int = 4, beside: Reference | None = None
+) -> None:
+    """Write the model, or one with a reference `beside` the noise. The same seed gives the same bytes. Says nothing."""
     from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel  # noqa: PLC0415
     from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
 
@@ -38,8 +41,8 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         transformer = imported(FLUX1.transformer)(
-            in_channels=4 * (2 * LATENT_CHANNELS + FLUX1.grid.pixels**2 if fill else LATENT_CHANNELS),
-            out_channels=4 * LATENT_CHANNELS if fill else None,
+            in_channels=4 * (LATENT_CHANNELS + (beside.channels(LATENT_CHANNELS, FLUX1.grid) if beside else 0)),
+            out_channels=4 * LATENT_CHANNELS if beside else None,
             num_layers=layers,
             num_single_layers=single_layers,
             attention_head_dim=16,
@@ -95,18 +98,20 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
         shift=3.0, use_dynamic_shifting=True, base_shift=0.5, max_shift=1.15, base_image_seq_len=256,
         max_image_seq_len=4096,
     ).save_pretrained(directory / "scheduler")  # fmt: skip
-    _write_json(directory / "model_index.json", _model_index(fill=fill))
+    _write_json(directory / "model_index.json", _model_index(beside))
     make_ordinary(directory)
 
 
-def _model_index(*, fill: bool) -> dict[str, Any]:
+_PIPELINES = {None: "FluxPipeline", Reference.HOLES: "FluxFillPipeline", Reference.BESIDE: "FluxControlPipeline"}
+
+
+def _model_index(beside: Reference | None) -> dict[str, Any]:
     from diffusers import __version__  # noqa: PLC0415
 
     return {
-        "_class_name": "FluxFillPipeline" if fill else "FluxPipeline",
+        "_class_name": _PIPELINES[beside],
         "_diffusers_version": __version__,
-        "feature_extractor": [None, None],
-        "image_encoder": [None, None],
+        **({} if beside else {"feature_extractor": [None, None], "image_encoder": [None, None]}),
         "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
         "text_encoder": ["transformers", "CLIPTextModel"],
         "text_encoder_2": ["transformers", "T5EncoderModel"],

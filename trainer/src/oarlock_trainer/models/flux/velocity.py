@@ -21,17 +21,57 @@ def velocity(
 ) -> Tensor:
     """See `family_code.Velocity`; `model` is diffusers' FluxTransformer2DModel. In FLUX.1 C = 16.
 
-    The model is told sigma itself (diffusers multiplies it by 1000). A reference's tokens stand behind the picture's own, at
-    places of their own, and nothing is predicted for them: FLUX.1 Kontext, as by diffusers' FluxKontextPipeline. One with
-    more channels than the picture has holes, and stands beside it in the same tokens: FLUX.1 Fill, as by FluxFillPipeline.
+    A reference's tokens stand behind the picture's own, at places of their own, and nothing is predicted for them: FLUX.1
+    Kontext, as by diffusers' FluxKontextPipeline.
     """
-    channels, height, width = noisy.shape[1:]
+    height, width = noisy.shape[2:]
     packed, places = pack(noisy), image_ids(height, width, noisy.device)
-    if reference is not None and reference.shape[1] > channels:
-        packed = torch.cat([packed, pack(reference.to(packed.dtype))], dim=2)
-    elif reference is not None:
+    if reference is not None:
         packed = torch.cat([packed, pack(reference.to(packed.dtype))], dim=1)
         places = ids_with_reference((height, width), (reference.shape[2], reference.shape[3]), noisy.device)
+    return _said(
+        model, noisy, packed, places, sigmas=sigmas, text=text, pooled=pooled, text_mask=text_mask, guidance=guidance
+    )
+
+
+def velocity_beside(
+    model: nn.Module,
+    noisy: Tensor,
+    sigmas: Tensor,
+    *,
+    text: Tensor,
+    pooled: Tensor,
+    text_mask: Tensor | None,
+    guidance: Tensor | None,
+    reference: Tensor | None = None,
+) -> Tensor:
+    """The same of a model that has its reference in further channels of the picture's tokens, and is never without.
+
+    FLUX.1 Fill, as by diffusers' FluxFillPipeline; Canny and Depth, as by FluxControlPipeline.
+    """
+    if reference is None:
+        raise ValueError("this model is given a reference with each picture")
+    packed, places = pack(noisy), image_ids(noisy.shape[2], noisy.shape[3], noisy.device)
+    packed = torch.cat([packed, pack(reference.to(packed.dtype))], dim=2)
+    return _said(
+        model, noisy, packed, places, sigmas=sigmas, text=text, pooled=pooled, text_mask=text_mask, guidance=guidance
+    )
+
+
+def _said(
+    model: nn.Module,
+    noisy: Tensor,
+    packed: Tensor,
+    places: Tensor,
+    *,
+    sigmas: Tensor,
+    text: Tensor,
+    pooled: Tensor,
+    text_mask: Tensor | None,
+    guidance: Tensor | None,
+) -> Tensor:
+    """What the model says of the noise, given these tokens. It is told sigma itself, which diffusers multiplies by 1000."""
+    channels, height, width = noisy.shape[1:]
     arguments = {}
     if text_mask is not None:
         every_image_token = text_mask.new_ones(len(text_mask), packed.shape[1])

@@ -1,0 +1,141 @@
+"""FLUX.1 Canny and Depth: a reference in channels beside the noise, as diffusers' pipeline has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oarlock_api.weights import ModelFlavor
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+preload.settle_environment()
+import torch  # noqa: E402 - reads the environment that was just settled
+from diffusers import FluxControlPipeline, FluxTransformer2DModel  # noqa: E402 - before anything of ours
+from diffusers.models.autoencoders.vae import DiagonalGaussianDistribution  # noqa: E402
+from flux_pair import distance, worst  # noqa: E402
+
+from oarlock_api.engine import Attention  # noqa: E402
+from oarlock_trainer.models import folder  # noqa: E402
+from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
+from oarlock_trainer.models.encoders import PictureEncoder  # noqa: E402
+from oarlock_trainer.models.family import Reference  # noqa: E402
+from oarlock_trainer.models.flux import forward, tiny  # noqa: E402
+from oarlock_trainer.models.flux.code import CODE  # noqa: E402
+from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
+from oarlock_trainer.models.flux.velocity import pack, unpack, velocity_beside  # noqa: E402
+from oarlock_trainer.plan.parameters import whole  # noqa: E402
+from oarlock_trainer.validation.decoding import PictureDecoder  # noqa: E402
+from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler  # noqa: E402
+
+FLOAT32 = 1e-5
+"""Relative distance in float32: of the prediction, and of each parameter's gradient."""
+CPU = torch.device("cpu")
+CONTROLLED = [ModelFlavor.CANNY, ModelFlavor.DEPTH]
+DEPTH = FLUX1.variants[ModelFlavor.DEPTH]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    written = tmp_path_factory.mktemp("control")
+    tiny.write(written, beside=Reference.BESIDE)
+    return written
+
+
+@pytest.fixture(scope="module")
+def pipeline(model: Path) -> Any:
+    found = FluxControlPipeline.from_pretrained(model, dtype=torch.float32)
+    found.set_progress_bar_config(disable=True)
+    return found
+
+
+@pytest.mark.parametrize("recomputed", [0, 4])
+def test_prediction_and_gradients_are_those_of_diffusers(recomputed: int) -> None:
+    channels = 4
+    torch.manual_seed(0)
+    theirs, mine = (
+        FluxTransformer2DModel(
+            in_channels=8 * channels, out_channels=4 * channels, num_layers=2, num_single_layers=2,
+            attention_head_dim=16, num_attention_heads=4, joint_attention_dim=24, pooled_projection_dim=8,
+            guidance_embeds=True, axes_dims_rope=(4, 4, 8),
+        )
+        for _ in range(2)
+    )  # fmt: skip
+    mine.load_state_dict(theirs.state_dict())
+    forward.install(mine, attend=attend_with(Attention.SDPA), recomputed=recomputed)
+    noisy, target, reference = (torch.randn(2, channels, 8, 12) for _ in range(3))
+    text, pooled = torch.randn(2, 9, 24), torch.randn(2, 8)
+    sigmas, guidance = torch.tensor([0.25, 0.5]), torch.tensor([10.0, 30.0])
+    ids = FluxControlPipeline._prepare_latent_image_ids(1, 4, 6, CPU, torch.float32)
+    wanted = unpack(
+        theirs(
+            hidden_states=torch.cat([pack(noisy), pack(reference)], dim=2), encoder_hidden_states=text,
+            pooled_projections=pooled, timestep=sigmas, guidance=guidance, img_ids=ids,
+            txt_ids=torch.zeros(9, 3), return_dict=False,
+        )[0], channels=channels, height=8, width=12,
+    )  # fmt: skip
+    found = velocity_beside(
+        mine, noisy, sigmas, text=text, pooled=pooled, text_mask=None, guidance=guidance, reference=reference
+    )
+    assert distance(found, wanted) < FLOAT32
+    gradients = []
+    for network, prediction in ((mine, found), (theirs, wanted)):
+        (prediction - target).square().mean().backward()
+        gradients.append({name: one.grad for name, one in network.named_parameters() if one.grad is not None})
+    assert worst(*gradients) < FLOAT32
+
+
+@pytest.mark.parametrize(("width", "height"), [(64, 48), (32, 64)])
+def test_a_picture_is_that_of_the_pipeline(
+    pipeline: Any, model: Path, width: int, height: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which takes a sample of what the VAE says of the reference, and here the mean, as ours does."""
+    monkeypatch.setattr(DiagonalGaussianDistribution, "sample", lambda found, **_: found.mode())
+    pixels = np.random.default_rng(0).integers(0, 256, (1, height, width, 3), dtype=np.uint8)
+    noise = draw_noise(7, DEPTH.grid, channels=tiny.LATENT_CHANNELS, width=width, height=height)
+    with torch.no_grad():
+        sequence, pooled, _ = pipeline.encode_prompt("a boat", "a boat", max_sequence_length=tiny.TEXT_TOKENS)
+    wanted = pipeline(
+        control_image=Image.fromarray(pixels[0]), prompt="a boat", width=width, height=height, guidance_scale=10.0,
+        num_inference_steps=4, latents=pack(noise), output_type="np", max_sequence_length=tiny.TEXT_TOKENS,
+    ).images[0]  # fmt: skip
+    text = Text(sequence=sequence, pooled=pooled)
+    given = PictureEncoder(model, DEPTH, CPU, code=CODE).encode_reference(pixels)
+    assert given.shape == (1, Reference.BESIDE.channels(tiny.LATENT_CHANNELS, DEPTH.grid), height // 8, width // 8)
+    latents = denoise(
+        pipeline.transformer, noise, text, reference=given.float(), family=DEPTH, code=CODE.variants[ModelFlavor.DEPTH],
+        guidance=Guidance(told=10.0, scale=1.0, negative=text), scheduler=read_scheduler(model, DEPTH), steps=4,
+        go_on=lambda: None,
+    )  # fmt: skip
+    found = np.asarray(PictureDecoder(model, DEPTH, CPU, code=CODE).decode(latents), dtype=np.float32)
+    assert np.abs(found - wanted * 255).max() <= 1.0
+
+
+@pytest.mark.parametrize("flavor", CONTROLLED)
+def test_the_published_model_is_what_is_counted(flavor: ModelFlavor) -> None:
+    with torch.device("meta"):
+        published = FluxTransformer2DModel(in_channels=128, out_channels=64, guidance_embeds=True)
+    shape = FLUX1.variants[flavor].published
+    assert shape == FLUX1.architecture(published.config)
+    assert whole(shape).trained == sum(one.numel() for one in published.parameters())
+    assert (shape.latent_channels, shape.token_channels) == (16, 128)
+
+
+def test_a_folder_of_another_flavor_is_told_apart_before_anything_is_loaded(model: Path, tiny_flux: Path) -> None:
+    folder.check(model, DEPTH, field="training.model.path")
+    with pytest.raises(
+        ConfigurationError, match=r"a reference beside the noise, not nothing: set model.flavor to Canny or"
+    ):
+        folder.check(model, FLUX1, field="training.model.path")
+    with pytest.raises(ConfigurationError, match=r"not a reference with holes: set model.flavor to Canny or Depth"):
+        folder.check(model, FLUX1.variants[ModelFlavor.FILL], field="training.model.path")
+    with pytest.raises(
+        ConfigurationError, match=r"nothing beside the noise, not a reference: set model.flavor to Dev or"
+    ):
+        folder.check(tiny_flux, DEPTH, field="training.model.path")
