@@ -159,7 +159,8 @@ def test_a_pod_that_is_evicted_has_the_gang_save_and_is_replaced_and_no_step_is_
     steps = [line["step"] for line in jobs.metrics(fresh) if "loss" in line]
     assert len(steps) == len(set(steps)), "each step was done once"
     if rank != 0:  # a third node is free: its next pod was ready before it left
-        events = jobs.cluster.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}")
+        of_job = f"--field-selector=involvedObject.name={fresh}"
+        events = jobs.cluster.kubectl("get", "events", of_job, "-o", "jsonpath={.items[*].reason}")
         assert "SurgePod" in events
         created = datetime.fromisoformat(after[rank]["creationTimestamp"])
         began = max(line["time"] for line in jobs.metrics(fresh) if "startSeconds" in line)

@@ -174,7 +174,7 @@ class Attempt(StatusGroup):
     )
     surges: bool | None = Field(
         default=None,
-        description="True = its agents have said that they know surge pods; those of earlier releases do not.",
+        description="True = rank 0's agent has said that it knows surge pods; one of an earlier release does not.",
     )
     start_time: Time | None = Field(default=None, description="When it was decided.")
     created_time: Time | None = Field(default=None, description="When all pods had been created.")

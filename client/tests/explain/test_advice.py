@@ -12,7 +12,7 @@ from test_explain_situations import ALL
 from oarlock.cli.main import app
 from oarlock.explain import explain
 from oarlock.explain.advice import advice, pieces
-from oarlock.explain.causes import Cause
+from oarlock.explain.causes import Cause, Part
 from oarlock.explain.prose import prose
 from oarlock.facts import Facts
 
@@ -23,6 +23,11 @@ NAMES = ("JOB", "NODE", "KEY", "ATTEMPT")
 def test_no_name_is_left_to_be_filled_in_where_it_is_known(cause: Cause) -> None:
     said = advice(cause, job="flux -n team", nodes=("node-2",), attempt=2, taint="spot")
     assert not [name for name in NAMES if name in said]
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_each_cause_stands_in_a_part_of_the_table(cause: Cause) -> None:
+    assert isinstance(cause.part, Part)
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if "`oarlock " in cause.next])

@@ -588,10 +588,14 @@ def test_while_a_pod_is_made_anew_it_is_said_which_and_why() -> None:
 
 
 def test_a_pod_that_trains_on_until_its_next_one_is_ready_is_named() -> None:
-    recovery = {"surging": [{"rank": 2, "incarnation": 2, "holdUntilTime": "2026-11-23T10:04:09Z"}, {}]}
+    held = {"incarnation": 2, "holdUntilTime": "2099-01-01T00:00:00Z"}
+    over = {**held, "rank": 3, "holdUntilTime": "2001-01-01T00:00:00Z"}
+    recovery = {"surging": [{**held, "rank": 2}, over, held, {}]}
     assert explain(facts(job("Running", attempt=1, attempts=[BEGAN], recovery=recovery))).now.details == (
         "pod 2 was asked to go, and trains on until its next one is ready",
     )
+    stands_by = job("Recovering", attempt=1, recovery={**recovery, "stage": "Replace"})
+    assert not [line for line in explain(facts(stands_by)).now.details if "trains on" in line]
 
 
 def test_when_a_gang_goes_on_with_fewer_nodes_is_told_also_where_the_new_pod_finds_no_node() -> None:

@@ -13,6 +13,7 @@ from made_pods import environment
 from world_writes import Killed
 from worlds import World
 
+from oarlock_api.requests import EvictionReadiness
 from oarlock_operator.decide import decide
 from oarlock_operator.model.observation import Defaults, Ending, GangSystems
 from oarlock_operator.model.plan import Look, Need
@@ -135,6 +136,7 @@ def test_once_the_old_one_has_left_it_is_its_next_pod_and_no_other_is_made() -> 
     leave(world, 2, step=40)
     world.settle()
     assert (surging(world), replacing(world), world.job.status.recovery.stage) == ([], [(2, 2)], "Replace")
+    assert world.job.status.recovery.replacing[0].ended, "rank 0's agent is told that nothing of the old one runs"
     world.end_round(86, rank=2, why="pod 2 was asked to go", step=40, resumed_step=40, lost_pod=True)
     world.step(41)
     world.settle()
@@ -227,7 +229,7 @@ def test_a_gang_that_ends_well_before_takes_it_with_it() -> None:
     world.settle()
     assert world.pods.pop("flux-1-2-i2").deleting
     world.settle()
-    assert world.job.status.phase == "Succeeded"
+    assert (world.job.status.phase, surging(world)) == ("Succeeded", [])
 
 
 def test_a_suspended_gang_takes_it_with_it() -> None:
@@ -263,3 +265,93 @@ def test_an_operator_that_is_killed_at_any_write_makes_no_pod_twice_and_ends_the
     assert (status.attempt, status.recovery.stage, surging(world), replacing(world)) == (1, None, [], [])
     assert status.restarts.voluntary == 1
     assert len(living(world)) == 4
+
+
+def test_a_grace_that_is_cut_shortens_the_hold() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    world.start_all()
+    first = world.job.status.recovery.surging[0].hold_until_time
+    world.now += timedelta(seconds=10)
+    world.settle()
+    assert world.job.status.recovery.surging[0].hold_until_time == first, "time alone changes nothing"
+    before, old = world.now, world.pods["flux-1-2"]
+    world.pods[old.name] = replace(old, delete_by=before + timedelta(seconds=20))
+    world.settle()
+    world.now += timedelta(seconds=5)
+    world.settle()
+    held = world.job.status.recovery.surging[0].hold_until_time
+    assert before + timedelta(seconds=10) <= held < before + timedelta(seconds=11)
+
+
+def test_a_save_that_is_known_to_take_long_leaves_less_to_hold() -> None:
+    world = gang()
+    known = EvictionReadiness(seconds_needed=120.0, grace_seconds=300, by="Drill", measure_time=world.now)
+    world.job = replace(world.job, status=world.job.status.model_copy(update={"eviction_readiness": known}))
+    ask(world, 2)
+    world.one_pass()
+    assert world.job.status.recovery.surging[0].hold_until_time == world.now + timedelta(seconds=120)
+
+
+def test_rounds_that_end_by_a_pod_that_trains_on_are_taken_for_its_loss_once() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    world.start_all()
+    for number in range(3):
+        world.end_round(82, rank=2, why="it was lost", step=20 + number, resumed_step=20, lost_pod=True)
+        world.step(21 + number)
+        world.settle()
+    rungs = [one.rung for one in world.job.status.rounds]
+    assert rungs.count("ReplacePod") == 1
+    assert world.job.status.restarts.infrastructure + world.job.status.restarts.application > 0
+
+
+def test_an_elastic_gang_that_goes_on_without_it_takes_its_next_pod_for_the_one_that_stands_by() -> None:
+    elastic = {"elastic": {"minNodes": 2, "patienceSeconds": 10}}
+    training = spec().to_manifest(defaults=False)["training"] | {"effectiveBatch": 12}
+    world = gang(**elastic, training=training)
+    ask(world, 2)
+    world.settle()
+    assert surging(world) == [(2, 2)]
+    world.step(30)
+    assert world.progress
+    world.progress = replace(world.progress, members=(0, 1, 3))
+    world.settle()
+    assert world.job.status.standby == (2,)
+    old = world.pods["flux-1-2"]
+    world.pods[old.name] = replace(old, ready=False, ending=Ending(137))
+    world.now += timedelta(seconds=400)
+    world.settle()
+    assert (surging(world), replacing(world)) == ([], [(2, 2)])
+    world.start_all()
+    world.end(2, 137, with_report=False)
+    world.now += timedelta(seconds=400)
+    world.settle()
+    assert replacing(world) == [(2, 3)], "what becomes of it is seen"
+
+
+def test_one_that_is_asked_before_the_end_of_another_is_seen_does_not_keep_it_from_being_written_down() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    world.start_all()
+    leave(world, 2, step=40)
+    ask(world, 3)
+    world.settle()
+    assert (world.job.status.attempt, replacing(world)) == (1, [(2, 2)])
+    leave(world, 3, step=41)
+    world.settle()
+    assert (world.job.status.attempt, replacing(world)) == (1, [(2, 2), (3, 3)])
+
+
+def test_a_change_of_the_operator_s_while_a_round_is_held_costs_no_attempt() -> None:
+    world = gang()
+    ask(world, 2)
+    world.settle()
+    world.start_all()
+    world.defaults = replace(world.defaults, trainer_image="trainer:next")
+    leave(world, 2, step=40)
+    world.settle()
+    assert (world.job.status.attempt, replacing(world)) == (1, [(2, 2)])

@@ -288,6 +288,21 @@ async def test_pods_that_have_no_node_yet_need_one_each(free: list[str], found: 
 
 
 @pytest.mark.parametrize(
+    ("surge", "free", "found"),
+    [("n3", [], False), ("n3", ["n4"], True), ("", ["n4"], False), ("", ["n4", "n5"], True)],
+    ids=["no node is left", "one is left", "the first one takes it", "one for each"],
+)
+async def test_a_second_surge_pod_needs_a_node_beside_that_of_the_first(
+    surge: str,
+    free: list[str],
+    found: bool,  # noqa: FBT001
+) -> None:
+    first = replace(living("", surge)[1], name="flux-1-1-i2", uid="u1-2", incarnation=2)
+    cluster = Listing([node(name) for name in ("n1", "n2", *filter(None, [surge]), *free)])
+    assert await enough(cluster, pods=[*living("n1", "n2"), first], leaving=frozenset({"n1"})) == found
+
+
+@pytest.mark.parametrize(
     ("admitted", "found"),
     [
         ({}, True),
@@ -338,6 +353,7 @@ def at(stage: str | None, reason: str) -> Json:
         (at("Suspended", "Suspended"), False),
         ({**at("Suspended", "Suspended"), "spec": {"suspend": True}}, True),
         (at("Suspended", "GangUnavailable"), True),
+        ({"status": {"attempt": 1, "recovery": {"surging": [{"rank": 1, "incarnation": 2}]}}}, False),
         ({"status": {"reason": "WaitingForPredecessor"}}, True),
         (at("Queue", "Queued"), True),
         ({}, False),
@@ -348,8 +364,8 @@ def at(stage: str | None, reason: str) -> Json:
     ],
     ids=[
         "drains", "is to be placed", "found no place", "keeps off the broken", "starts", "trains",
-        "is resumed", "is suspended", "has no gang system", "waits for its predecessor", "queues", "is new",
-        "is new and suspended", "is somebody else's", "goes", "has failed",
+        "is resumed", "is suspended", "has no gang system", "has a surge pod", "waits for its predecessor", "queues",
+        "is new", "is new and suspended", "is somebody else's", "goes", "has failed",
     ],
 )  # fmt: skip
 async def test_while_another_job_may_take_them_no_nodes_are_spare(another: Json, found: bool) -> None:  # noqa: FBT001

@@ -98,6 +98,12 @@ def told_of_surge(key: bytes, target: str, *, pod_uid: str) -> str:
     return _proven(key, target, pod_uid, "surge")
 
 
+def asked_at(target: str) -> int:
+    """When a question was asked that `asked_by_one_of_us` has proven, in seconds since the epoch by who asked; else 0."""
+    at = parse_qs(target.partition("?")[2][:MAX_QUERY]).get("at", [""])[0]
+    return int(at) if _is_time(at) else 0
+
+
 def _proven(key: bytes, target: str, pod_uid: str, field: str) -> str:
     fields = parse_qs(target.partition("?")[2][:MAX_QUERY])
     at, said, proof = (fields.get(name, [""])[0] for name in ("at", field, _PROOFS[field]))

@@ -57,8 +57,8 @@ class Cause(StrEnum):
     )
     SURGE_POD = (
         "SurgePod",
+        Part.WELL,
         "a pod was asked to go, and trains on while its next one makes itself ready on another node",
-        "Nothing: it goes on by itself.",
     )
     POD_REPLACED = (
         "PodReplaced",

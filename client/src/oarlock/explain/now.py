@@ -330,7 +330,7 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         details=(
             *_stage(s, phase, told=message),
             *([silence] if phase == "Running" and (silence := _silence(s)) else []),
-            *surging(s.job),
+            *surging(s.job, now=s.facts.time),
             *(said for said in (standing_by(s.job), in_memory(s.job, now=s.facts.time)) if said),
             *(trouble.details if trouble and message == trouble.message else ()),
         ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from oarlock.clock import parsed
 from oarlock.facts.model import Object
 from oarlock.parts import objects, part
-from oarlock_api.contract.wire import integer
+from oarlock_api.contract.wire import integer, text
 
 
 def standing_by(job: Object) -> str:
@@ -23,10 +24,15 @@ def standing_by(job: Object) -> str:
     return ", ".join(said)
 
 
-def surging(job: Object) -> tuple[str, ...]:
-    """Pods that were asked to go and train on until their next ones are ready."""
-    recovery = part(part(job, "status"), "recovery")
-    ranks = (integer(told.get("rank")) for told in objects(recovery, "surging"))
+def surging(job: Object, *, now: str) -> tuple[str, ...]:
+    """Pods that were asked to go and train on until their next ones are ready. `now`: RFC 3339."""
+    status = part(job, "status")
+    here = parsed(now)
+    if status.get("phase") != "Running" or here is None:
+        return ()
+    told = objects(part(status, "recovery"), "surging")
+    held = [one for one in told if (until := parsed(text(one.get("holdUntilTime"), 40))) and until > here]
+    ranks = (integer(one.get("rank")) for one in held)
     return tuple(
         f"pod {rank} was asked to go, and trains on until its next one is ready" for rank in ranks if rank is not None
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from oarlock_api.history import Attempt
+from oarlock_api.history import Attempt, RecoveryStage
 from oarlock_api.status import Ranks, TrainingJobStatus
 from oarlock_operator.model.plan import Action, Event, EventType, Look, Need, Plan
 from oarlock_operator.model.reasons import Reason
@@ -34,6 +34,8 @@ class Draft:
     def stage(self, name: str | None, now: datetime | None) -> None:
         """Enter a stage of the start, or leave the last one."""
         recovery = self.status.recovery.model_copy(update={"stage": name, "stage_start_time": now, "replacing": ()})
+        if name in (None, RecoveryStage.SUSPENDED):  # no surge pod is there any more
+            recovery = recovery.model_copy(update={"surging": ()})
         self.set(recovery=recovery)
 
     def act(self, action: Action) -> None:

@@ -1,7 +1,7 @@
 """New pods: what follows from the intent to make pods anew, in the same pass or in any later one.
 
-Old pods are deleted. A new one is made once the old one has stopped, or nobody can stop it; where the old one is silent, at
-once, if another node has room. The gang's leader waits until nothing of the old one can run.
+Old pods are deleted. A new one is made once the old one has stopped, or nobody can stop it; at once where rank 0's agent has
+lost the old one and another node has room: that agent waits until nothing of it can run.
 """
 
 from __future__ import annotations
@@ -171,18 +171,19 @@ def wanted(o: Observation, draft: Draft) -> Iterator[making.Wanted]:
             continue  # it may have been made: its number is too old
         if _is_held_back(o, number, one):
             continue
-        if one.rank not in outdated and _has_place(o, draft, one, old):
+        if one.rank not in outdated and _has_place(o, draft, old):
             yield making.Wanted(rank=one.rank, incarnation=one.incarnation, follows_the_dead=seen_to_end(old))
 
 
-def _has_place(o: Observation, draft: Draft, one: Replacing, old: Sequence[Pod]) -> bool:
-    """Whether it may be made beside the pods before it: none is left, or those are silent and another node has room.
+def _has_place(o: Observation, draft: Draft, old: Sequence[Pod]) -> bool:
+    """Whether it may be made beside the pods before it: none is left, or the gang is without them and another node has room.
 
-    Members that live wait for rank 0's pod by its name alone, so that one has to be the only one.
+    Whoever the operator alone misses may train: its next pod would throw it out.
     """
     left = [pod for pod in old if not room.is_free(o, draft, pod)]
-    silent = one.rank != 0 and all(one.reason == Reason.AGENT_SILENT or o.on_lost_node(pod) for pod in left)
-    return not left or (silent and room.is_elsewhere(o, draft, left))
+    news = o.progress if o.progress and o.progress.attempt == draft.status.attempt else None
+    lost = {(told.rank, told.incarnation) for told in news.lost} if news else set()
+    return not left or (all((pod.rank, pod.incarnation) in lost for pod in left) and room.is_elsewhere(o, draft, left))
 
 
 def _is_held_back(o: Observation, number: int, one: Replacing) -> bool:

@@ -2,7 +2,8 @@
 
 Intent first, as in `recover`: the number of the new pod, whose place it takes and what that costs are written down in one
 status. That the old pod is deleted and the new one is made follows from the status alone, in the same pass or in any later
-one. Numbers only grow, so a pod of a name is made once; it is made once the old one has stopped, or nobody can stop it.
+one. Numbers only grow, so a pod of a name is made once. `new_pods` says when; of one that was asked to go it may be there
+already (`surge`).
 
 The stage ends with the first step of the next round, which may have gone on without the new pod: with a spare in its place,
 or with fewer nodes. That pod is made all the same, and waited for without bound. So is one for a pod that stood by.
@@ -101,14 +102,23 @@ def _fits(o: Observation, draft: Draft, faults: Sequence[Fault]) -> bool:
     if len(missed) > MAX_LOST or members <= missed or not replaceable:
         return False
     others = [pod for pod in o.members(draft.status.attempt) if pod.rank not in lost]
-    return len(others) == len(members - lost) and _stand_by(o, draft, others)
+    if len(others) != len(members - lost):
+        return False
+    return _work(o, others) if _are_made(o, draft, faults) else _stand_by(o, draft, others)
 
 
 def _more_are_leaving(o: Observation, draft: Draft, faults: Sequence[Fault]) -> bool:
     """Whether others that were asked to go, as these were, are about to have left as well: the gang has saved, or does."""
+    if _are_made(o, draft, faults):
+        return False  # the gang trains with them by now
     leaving = [pod for pod in o.members(draft.status.attempt) if o.asked_to_go(pod) and not pod.stopped]
     asked = all(asked_to_go.is_asked(o, fault) and _mends(o, draft, fault) for fault in faults)
     return bool(leaving) and asked and not any(overdue(o, pod) for pod in leaving)
+
+
+def _are_made(o: Observation, draft: Draft, faults: Sequence[Fault]) -> bool:
+    """Whether the next pods of all these are there already."""
+    return all(surge.made(o, draft, fault.pod.rank) for fault in faults)
 
 
 def _members(o: Observation, draft: Draft) -> frozenset[int]:
@@ -118,13 +128,18 @@ def _members(o: Observation, draft: Draft) -> frozenset[int]:
 
 
 def _stand_by(o: Observation, draft: Draft, others: Sequence[Pod]) -> bool:
-    """Whether these work, and a pod that is made now is made from the same as they were.
-
-    One that trains on until its next pod is ready goes as soon as the gang stands by.
-    """
+    """Whether these work, and a pod that is made now is made from the same as they were."""
     train_on = {one.rank for one in draft.status.recovery.surging}
-    work = all(pod.started and not pod.stopped and (not pod.deleting or pod.rank in train_on) for pod in others)
-    return work and making.fit(o, draft, others)
+    rest = [pod for pod in others if pod.rank not in train_on]
+    return _work(o, others) and not any(pod.deleting for pod in rest) and making.fit(o, draft, others)
+
+
+def _work(o: Observation, others: Sequence[Pod]) -> bool:
+    """Whether these are there, or go alone: as soon as the gang stands by, or once their next pods are ready."""
+    return all(
+        pod.started and not pod.stopped and (not pod.deleting or (asked_to_go.goes_alone(pod) and not overdue(o, pod)))
+        for pod in others
+    )
 
 
 def _mends(o: Observation, draft: Draft, fault: Fault) -> bool:
@@ -168,15 +183,16 @@ def _begin(o: Observation, draft: Draft, faults: list[Fault]) -> bool:
     )
     if counts is None:
         return stop(o, draft)
-    replacing = _with(o, draft, faults)
-    taken = {one.rank for one in replacing}
-    surging = tuple(one for one in going.surging if one.rank not in taken)
-    members = _members(o, draft)
-    lost = members & {one.rank for one in replacing}
+    _write_down(o, draft, faults)
+    recovery, members = draft.status.recovery, _members(o, draft)
+    lost = members & {one.rank for one in recovery.replacing}
     said = " ".join(filter(None, (f"{found.cause.message}.", standby.instead(o, draft, lost))))
     draft.set(
         recovery=RecoveryStatus(
-            stage=RecoveryStage.REPLACE.value, stage_start_time=o.now, replacing=replacing, surging=surging
+            stage=RecoveryStage.REPLACE.value,
+            stage_start_time=o.now,
+            replacing=recovery.replacing,
+            surging=recovery.surging,
         ),
         restarts=counts,
         reason=found.cause.reason,
@@ -192,35 +208,38 @@ def _begin(o: Observation, draft: Draft, faults: list[Fault]) -> bool:
     return True
 
 
-def _with(o: Observation, draft: Draft, faults: Sequence[Fault]) -> tuple[Replacing, ...]:
-    """The pods that are made anew, with those for these faults; their numbers are taken."""
-    number, going = draft.status.attempt, draft.status.recovery.replacing
-    ranks = sorted({fault.pod.rank: fault for fault in faults}.items())
+def _write_down(o: Observation, draft: Draft, faults: Sequence[Fault]) -> None:
+    """Which pods are made anew for these faults as well; their numbers are taken. One that is there already has its own."""
+    number, recovery = draft.status.attempt, draft.status.recovery
+    lost = dict(sorted({fault.pod.rank: fault for fault in faults}.items()))
+    made = {rank: one for rank in lost if (one := surge.made(o, draft, rank))}
     reached = max(draft.status.round, o.progress.round if o.progress else 1)
-    made = {rank: one for rank, _ in ranks if (one := surge.made(o, draft, rank))}
-    first = new_pods.numbers(o, draft, len(ranks) - len(made))
-    numbers = iter(range(first, first + len(ranks)))
+    others = [rank for rank in lost if rank not in made]
+    first = new_pods.numbers(o, draft, len(others))
+    numbers = {rank: (first + index, reached) for index, rank in enumerate(others)}
+    numbers |= {rank: (one.incarnation, one.round) for rank, one in made.items()}
     new = {
         rank: Replacing(
             rank=rank,
-            incarnation=made[rank].incarnation if rank in made else next(numbers),
-            node_name=fault.pod.node or None,
-            reason=fault.reason[:253],
-            round=made[rank].round if rank in made else reached,
+            incarnation=incarnation,
+            node_name=lost[rank].pod.node or None,
+            reason=lost[rank].reason[:253],
+            round=round_,
             time=o.now,
-            ended=new_pods.seen_to_end(_pods_of(o, number, rank)) or None,
+            ended=new_pods.seen_to_end(_pods_before(o, number, rank, incarnation)) or None,
         )
-        for rank, fault in ranks
+        for rank, (incarnation, round_) in numbers.items()
     }
     known = draft.attempt(number).replaced_node_names
     left = dict.fromkeys((*known, *(one.node_name for one in new.values() if one.node_name)))
     draft.record(number, replaced_node_names=tuple(left)[-32:])
-    all_of_them = {one.rank: one for one in going} | new
-    return tuple(all_of_them[rank] for rank in sorted(all_of_them))
+    new_pods.write_down(draft, {one.rank: one for one in recovery.replacing} | new)
+    surging = tuple(one for one in recovery.surging if one.rank not in new)
+    draft.set(recovery=draft.status.recovery.model_copy(update={"surging": surging}))
 
 
-def _pods_of(o: Observation, number: int, rank: int) -> list[Pod]:
-    return [pod for pod in o.pods if (pod.attempt, pod.rank) == (number, rank)]
+def _pods_before(o: Observation, number: int, rank: int, incarnation: int) -> list[Pod]:
+    return [pod for pod in o.pods if (pod.attempt, pod.rank) == (number, rank) and pod.incarnation < incarnation]
 
 
 def _follow_idle(o: Observation, draft: Draft) -> None:
@@ -234,7 +253,7 @@ def _follow_idle(o: Observation, draft: Draft) -> None:
     others = [pod for pod in o.members(number) if pod.rank not in known]
     if not chosen or not _stand_by(o, draft, others):
         return
-    draft.set(recovery=recovery.model_copy(update={"replacing": _with(o, draft, chosen)}))
+    _write_down(o, draft, chosen)
     # Of one that nobody has seen it is not known whether it ever was: a quota may have refused it.
     seen = [fault for fault in chosen if fault.pod.uid]
     said = f"{chosen[0].pod.name} is not there"
@@ -327,9 +346,11 @@ def _give_up(o: Observation, draft: Draft, why: str) -> None:
 
 def _end(o: Observation, draft: Draft, news: PodStatus) -> None:
     """The next round has made a step. Pods that it went on without are made all the same."""
-    number, replacing = draft.status.attempt, draft.status.recovery.replacing
+    number, recovery = draft.status.attempt, draft.status.recovery
+    replacing = recovery.replacing
     draft.stage(None, None)
-    draft.set(recovery=draft.status.recovery.model_copy(update={"replacing": replacing}), reason=Reason.TRAINING)
+    kept = {"replacing": replacing, "surging": recovery.surging}
+    draft.set(recovery=draft.status.recovery.model_copy(update=kept), reason=Reason.TRAINING)
     draft.set(message=None)
     _forget(o, draft, news)
     _note_nodes(o, draft)

@@ -32,7 +32,7 @@ from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.contract.status import PodStatus
-from oarlock_api.history import RecoveryStage, Round, Rung
+from oarlock_api.history import RecoveryStage, Replacing, Round, Rung, Surging
 from oarlock_operator.decide import made_progress, repeated_gpu_faults, rungs
 from oarlock_operator.decide.charge import charge
 from oarlock_operator.decide.draft import Draft
@@ -134,10 +134,11 @@ def _was_charged(draft: Draft, end: RoundEnd) -> bool:
 def _may_have_lost_a_pod(o: Observation, draft: Draft, end: RoundEnd) -> bool:
     """Whether the operator charged that loss: else a leader could end every round so, and nothing would be charged."""
     number, rank = draft.status.attempt, end.rank
-    if any(one.rank == rank for one in draft.status.recovery.surging):
-        return True  # its next pod took its place at once; the loss is charged when its end is seen
     booked = [one for one in draft.status.rounds if one.attempt == number and one.rung in rungs.OF_LOST_PODS]
-    intent = next((one for one in draft.status.recovery.replacing if one.rank == rank), None)
+    recovery = draft.status.recovery
+    # The next pod of one that was asked to go may take its place before its end is seen: the loss is charged then.
+    intents: list[Replacing | Surging] = [*recovery.replacing, *recovery.surging]
+    intent = next((one for one in intents if one.rank == rank), None)
     if intent is not None:
         return not any(one.rank == rank and one.round >= intent.round for one in booked)
     if rungs.is_left_out(draft, end):

@@ -24,6 +24,8 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.model.observation import Observation, Pod
 from oarlock_operator.model.reasons import Reason
 
+SAVE = 1.5
+"""Of the time that the last save needed which was measured (status.evictionReadiness)."""
 LEAST = timedelta(seconds=4)
 """A pod that may train on for less is not waited for: the next one starts and imports for longer."""
 
@@ -42,7 +44,7 @@ def _asked(o: Observation, draft: Draft) -> list[Pod]:
     if not schedulers.may_surge(o.spec, draft.status.resolved) or not _is_known(o, draft, number):
         return []
     known, pods = {one.rank for one in recovery.surging}, o.members(number)
-    asked = [pod for pod in pods if pod.rank not in known and _may_train_on(o, pod)]
+    asked = [pod for pod in pods if pod.rank not in known and _may_train_on(o, draft, pod)]
     many = len(asked) + len(known) > MAX_LOST
     return asked if asked and recovery.stage is None and not many and _go_on(o, draft, pods) else []
 
@@ -51,7 +53,7 @@ def _make_next(o: Observation, draft: Draft, asked: Sequence[Pod]) -> None:
     first, recovery = new_pods.numbers(o, draft, len(asked)), draft.status.recovery
     reached = max(draft.status.round, o.progress.round if o.progress else 1)
     new = tuple(
-        Surging(rank=pod.rank, incarnation=first + index, hold_until_time=_hold_until(o, pod), round=reached)
+        Surging(rank=pod.rank, incarnation=first + index, hold_until_time=_hold_until(o, draft, pod), round=reached)
         for index, pod in enumerate(asked)
     )
     draft.set(recovery=recovery.model_copy(update={"surging": (*recovery.surging, *new)}))
@@ -84,22 +86,27 @@ def _is_known(o: Observation, draft: Draft, number: int) -> bool:
 
 
 def _look_after(o: Observation, draft: Draft) -> None:
-    """Hold the round no longer for new pods that are not there, or lost."""
+    """Hold the round no longer for new pods that are not there, or lost; nor for as long, where a pod's grace was cut."""
     recovery = draft.status.recovery
-    surging = tuple(
-        one
-        if made(o, draft, one.rank) or one.hold_until_time <= o.now
-        else one.model_copy(update={"hold_until_time": o.now})
-        for one in recovery.surging
-    )
-    if surging != recovery.surging:
-        draft.set(recovery=recovery.model_copy(update={"surging": surging}))
+    old = {pod.rank: pod for pod in o.members(draft.status.attempt)}
+    surging = []
+    for one in recovery.surging:
+        until = one.hold_until_time
+        if not made(o, draft, one.rank):
+            until = min(until, o.now)
+        elif pod := old.get(one.rank):
+            until = min(
+                until, _hold_until(o, draft, pod)
+            )  # later with each pass, so this is the first unless it was cut
+        surging.append(one if until == one.hold_until_time else one.model_copy(update={"hold_until_time": until}))
+    if tuple(surging) != recovery.surging:
+        draft.set(recovery=recovery.model_copy(update={"surging": tuple(surging)}))
 
 
-def _may_train_on(o: Observation, pod: Pod) -> bool:
+def _may_train_on(o: Observation, draft: Draft, pod: Pod) -> bool:
     """Whether that pod was asked to go, alone, and has time. Rank 0's next one is found by the name of the one before."""
     asked = pod.rank != 0 and o.asked_to_go(pod) and not pod.stopped and pod.started
-    return asked and asked_to_go.goes_alone(pod) and _hold_until(o, pod) - o.now >= LEAST
+    return asked and asked_to_go.goes_alone(pod) and _hold_until(o, draft, pod) - o.now >= LEAST
 
 
 def _go_on(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> bool:
@@ -109,5 +116,8 @@ def _go_on(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> bool:
     return work and leads and len(pods) == o.spec.nodes and making.fit(o, draft, pods)
 
 
-def _hold_until(o: Observation, pod: Pod) -> datetime:
-    return o.now + ((pod.delete_by or o.now) - o.now) / 2
+def _hold_until(o: Observation, draft: Draft, pod: Pod) -> datetime:
+    """Half of what its grace has left; less where the other half would be too little for a save as the last one was."""
+    by, known = pod.delete_by or o.now, draft.status.eviction_readiness
+    needed = timedelta(seconds=SAVE * known.seconds_needed) if known else timedelta()
+    return max(o.now, min(o.now + (by - o.now) / 2, by - needed))

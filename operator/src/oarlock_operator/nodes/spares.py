@@ -38,8 +38,13 @@ _WAITING = (Reason.GANG_UNAVAILABLE, Reason.WAITING_FOR_PREDECESSOR)
 _WITHOUT_A_NODE = (Reason.UNSCHEDULABLE, Reason.NOT_ENOUGH_HEALTHY_NODES)
 
 
+class _Surging(Struct, frozen=True):
+    rank: int = 0
+
+
 class _Recovery(Struct, frozen=True):
     stage: str | None = None
+    surging: tuple[_Surging, ...] = ()
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -104,7 +109,10 @@ class SpareReader:
         needed = set(range(gang_size(job.spec, job.status, number))) - standing_by(job.status, number)
         if needed <= {pod.rank for pod in pods if pod.attempt == number and pod.node in fit and not pod.stopped}:
             return False
-        missing = max(0, job.spec.nodes - len(own & set(fit)))
+        stays = {pod.rank for pod in pods if pod.attempt == number and pod.node in fit and not pod.stopped}
+        # A surge pod that has no node yet takes one.
+        waits = sum(pod.rank in stays and not (pod.node or pod.stopped) for pod in pods if pod.attempt == number)
+        missing = max(0, job.spec.nodes - len(stays)) + waits
         candidates = [node for name, node in fit.items() if name not in own and has_room(manifest, node, ())]
         for node in random.sample(candidates, min(len(candidates), MOST_READ)):
             if missing == 0:
@@ -138,11 +146,13 @@ def _needs_nodes(job: _Job) -> bool:
     """Whether a job may soon take nodes that look free. One that the scheduler found no node for cannot take these.
 
     Nor can one that waits for its queue, its gang system or its predecessor, or that is another controller's: for how long,
-    nobody knows.
+    nobody knows. A surge pod may not have its node yet.
     """
     if job.metadata.deletion_timestamp or job.spec.suspend or job.spec.managed_by != OPERATOR:
         return False
     status, stage = job.status, job.status.recovery.stage
+    if status.recovery.surging:
+        return True
     if status.attempt == 0 or stage == RecoveryStage.SUSPENDED:
         return status.completion_time is None and status.reason not in _WAITING
     return stage == RecoveryStage.DRAIN or (stage == RecoveryStage.SCHEDULE and status.reason not in _WITHOUT_A_NODE)

@@ -181,7 +181,8 @@ class _Supervisor:
         seconds = min(
             _TICK_SECONDS, max(self._deadline - now, self._gpu_seconds(now), 0.0), self._rounds.seconds_left(now)
         )
-        if self._standby.clearing or self._rounds.awaits_state or self._rounds.hurries:
+        seconds = min(seconds, self._rounds.due_in)
+        if self._standby.clearing or self._rounds.awaits_state:
             seconds = min(seconds, CLEARING_SECONDS)
         elif self._guard.hung and not self._standby.on:
             seconds = min(seconds, LOOK_SECONDS)

@@ -154,8 +154,9 @@ def test_what_the_operator_says_is_news_of_rank_0_alone_and_the_newest_counts(ga
     gang = gang_of(2)
     gang.join_all()
     for link in gang.links.values():
-        link.note_surge((SurgePod(1, 2, 40),))
-        link.note_surge((SurgePod(1, 3, 20),))
+        link.note_surge((SurgePod(1, 2, 40),), 1000)
+        link.note_surge((SurgePod(1, 3, 20),), 1001)
+        link.note_surge((SurgePod(1, 2, 40),), 1000)  # somebody says it once more
     told = [one for one in gang.news(0) if isinstance(one, Surging)]
     assert [one.pods for one in told] == [(SurgePod(1, 3, 20),)]
     assert not any(isinstance(one, Surging) for one in gang.news(1))

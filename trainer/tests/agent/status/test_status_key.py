@@ -52,7 +52,7 @@ def test_what_the_operator_says_of_surge_pods_is_heard_where_it_is_signed(monkey
         status=lambda: STATUS,
         alive=lambda: True,
         access=StatusAccess(KEY, STATUS.pod_uid),
-        surge=heard.append,
+        surge=lambda pods, _at: heard.append(pods),
     )
     for words in ("", "none", "1-2-150"):
         get(server.port, question(KEY, "/status", pod_uid="p", now=time.time(), surge=words))

@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 5.0
 """Whoever has not been heard for so long is lost."""
-_SURGE = -2
-"""Under which the operator's newest word of surge pods is told: no rank."""
 _LEAVE_SECONDS = FLUSH_SECONDS + 0.2
 """The thread keeps the first part itself; the rest is for its turn to come on a machine that is busy."""
 
@@ -77,7 +75,9 @@ class GangLink:
         self.answered_at = -math.inf
         """When the newest word of a member was sent that rank 0 had answered at the last news(), on the monotonic clock."""
         self._loop: Loop | None = None
-        self._left = False
+        self._left = self._opened = False
+        self._surge_at = 0
+        """When the operator said its newest word of surge pods."""
         self._over = threading.Event()
         if nodes == 1:
             return
@@ -113,7 +113,8 @@ class GangLink:
 
     def open(self) -> None:
         """Connect a surge pod, which is ready now. May be called again; others connect by themselves."""
-        if self._loop and isinstance(role := self._role, Member):
+        if self._loop and isinstance(role := self._role, Member) and not self._opened:
+            self._opened = True
             self._loop.do(role.open)
 
     @property
@@ -121,10 +122,14 @@ class GangLink:
         """Whether this agent is of the gang by now: rank 0's is, a member once it was welcome."""
         return not (self._loop and isinstance(role := self._role, Member)) or role.admitted
 
-    def note_surge(self, pods: tuple[SurgePod, ...]) -> None:
-        """The operator has made these surge pods. Any thread may say so, again and again; rank 0's agent has it as news."""
-        if self._loop and isinstance(self._role, Leader):
-            self._loop.tell_newest(_SURGE, Surging(pods, time.monotonic()))
+    def note_surge(self, pods: tuple[SurgePod, ...], asked_at: int) -> None:
+        """The operator has made these surge pods, as it said then by its own clock; an earlier word than the last is void.
+
+        Any thread may say so, again and again; rank 0's agent has it as news.
+        """
+        if self._loop and isinstance(self._role, Leader) and asked_at >= self._surge_at:
+            self._surge_at = asked_at
+            self._loop.tell_newest(Surging, Surging(pods, time.monotonic()))
 
     @property
     def nodes(self) -> dict[int, str]:

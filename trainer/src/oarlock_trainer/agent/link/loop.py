@@ -59,7 +59,8 @@ class Loop:
         self._clock = AwakeClock(time.monotonic(), longest=heartbeat)
         self._orders: deque[Callable[[], None]] = deque()
         self._news: deque[News] = deque()
-        self._newest: dict[int, News] = {}
+        self._newest: dict[int | type, News] = {}
+        """By who says it, or what it is of nobody's."""
         self._lock = threading.Lock()
         self.cause: PeerLost | None = None
         """The loss that was told."""
@@ -98,7 +99,7 @@ class Loop:
         self._news.append(news)
         self.news_notifier.notify()
 
-    def tell_newest(self, of: int, news: News) -> None:
+    def tell_newest(self, of: int | type, news: News) -> None:
         """Tell what takes the place of all that was told `of` the same before, if that was not taken yet."""
         with self._lock:
             self._newest[of] = news

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.agent.link.protocol import Hello
 
 _BEAT, _WAIT = encode(Beat()), encode(Wait())
-_NEWS = -1
-"""Under which the newest of them are told: no rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,10 @@ class SurgePods:
         connection.ready = self._hear
         connection.send(_WAIT)
         self._answer(connection, lines)
-        self._tell()
+        if connection.ended:
+            self._forget(connection)
+        else:
+            self._tell()
 
     def let_in(self, rank: int) -> None:
         """The pod of this rank has left, or is lost: the one that waits for that is a member from now on."""
@@ -86,4 +87,4 @@ class SurgePods:
 
     def _tell(self) -> None:
         pods = frozenset((pod.hello.rank, pod.hello.incarnation) for pod in self._pods.values())
-        self._loop.tell_newest(_NEWS, Waiting(pods))
+        self._loop.tell_newest(Waiting, Waiting(pods))

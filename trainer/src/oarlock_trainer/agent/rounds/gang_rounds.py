@@ -55,6 +55,8 @@ log = logging.getLogger(__name__)
 _IN_PLACE = frozenset({FailureClass.APPLICATION, FailureClass.HANG, FailureClass.PEER_LOST})
 """What new processes may well mend, as does a GPU's fault that asks for no more (81). Whatever else blames a GPU, a node,
 storage or the job itself is the operator's to decide."""
+_COMING_SECONDS = 0.1
+"""Between two looks whether what this pod had has come back."""
 _LIMITS = Limits(lease=math.inf, patience=30.0)
 """The link itself judges silence, and ends the pod. A rank that can't be killed for half a minute is stuck in the kernel."""
 
@@ -116,8 +118,8 @@ class GangRounds:
         self._yields = False
         """Whether this round's ranks were told to save and end, once: their pod stays, unless it was asked to go."""
         self._turned_at = now
-        self.hurries = False
-        """Whether the next turn is due within moments, though nobody wakes this agent: this pod has just become able."""
+        self.due_in = math.inf
+        """Seconds until the next turn is due, though nobody wakes this agent: what this pod had is coming, or is here now."""
 
     def stays(self, code: int) -> bool:
         """Whether ranks that end so start anew in this pod, as far as this agent knows."""
@@ -169,10 +171,11 @@ class GangRounds:
             if not self._link.admitted:
                 return False
             self._kept.come_back()
-        self.hurries = not self._member.able
         if not self._kept.ready:
+            self.due_in = _COMING_SECONDS
             return False  # what comes back is told with the first word that this pod is able
         if not self._member.able:
+            self.due_in = 0.0
             self._kept.look()
         self._member.able = True
         begins = self._member.begins(self._turned_at)
@@ -259,7 +262,7 @@ class GangRounds:
         """Tell the others what is new here, lead where this is rank 0's agent, and return what this one is to do."""
         if not self._active:
             return []
-        self._turned_at, self.hurries = now, False
+        self._turned_at, self.due_in = now, math.inf
         self._member.step = max(self._member.step, -1 if status.figures.step is None else status.figures.step)
         went_on_from, self._member.saved = self._saved.hear(status), self._saved.step
         self._kept.went_on_from(went_on_from)

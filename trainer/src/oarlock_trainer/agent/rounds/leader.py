@@ -100,9 +100,9 @@ class Leader:
     def _has_promised(self, rank: int, incarnation: int) -> bool:
         """Whether that pod's last word was that none of its ranks is left, and it starts none of this round."""
         seat = self._pods.seats.get(rank)
-        report = seat.report if seat and seat.report.incarnation == incarnation else None
-        of_round = report is not None and self._was_of_round(report)
-        return of_round and report is not None and not report.running and report.round >= self.order.round
+        if seat is None or seat.report.incarnation != incarnation or not self._was_of_round(seat.report):
+            return False
+        return not seat.report.running and seat.report.round >= self.order.round
 
     def _blame(self, gone: Report, fault: Fault) -> None:
         """The round ended with this pod, where its ranks still ran: all that others said of the end came of that."""

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from oarlock_api.contract.rounds import SurgePod
     from oarlock_trainer.agent.rounds.model import Report
 
-NOTICE_SECONDS = 3.0
-"""What the operator gets to see that a pod was asked to go, to find room, and to say so. On two cores it takes one."""
+NOTICE_SECONDS = 5.0
+"""What the operator gets to see that a pod was asked to go, to find room, and to say so. On two cores, with three nodes, it
+takes one; of many nodes it reads the pods of 64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.gang_key import REFUSED
+from oarlock_api.contract.gang_key import REFUSED, asked_at
 from oarlock_api.contract.reads import WITHIN_ONLY
 from oarlock_api.contract.requests import MEANT
 from oarlock_api.contract.rounds import SurgePod, ended_of, surge_of
@@ -54,8 +54,8 @@ class StatusServer:
 
     `inbox` is where a trainer's webhooks go, None where there is no such trainer; `access` says who may read /status,
     and `ask` takes what they ask for with it, and says how far that is: the same answer tells it. `ended` takes the pods
-    whose end the operator says that it has seen, `surge` the surge pods that it says it makes. `within` has what is told
-    to the pod itself alone, `parts` what is handed to the gang's other agents (ring/).
+    whose end the operator says that it has seen, `surge` the surge pods that it says it makes, and when it did.
+    `within` has what is told to the pod itself alone, `parts` what is handed to the gang's other agents (ring/).
     Raises OSError where the port is taken. Port 0 takes any free one; `port` says which.
     """
 
@@ -70,7 +70,7 @@ class StatusServer:
         access: StatusAccess | None = None,
         ask: Callable[[Request], Answered | None] = lambda _: None,
         ended: Callable[[tuple[tuple[int, int], ...]], None] = lambda _: None,
-        surge: Callable[[tuple[SurgePod, ...]], None] = lambda _: None,
+        surge: Callable[[tuple[SurgePod, ...], int], None] = lambda *_: None,
         within: FromWithin | None = None,
         parts: PartsServer | None = None,
     ) -> None:
@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
     access: StatusAccess
     ask: Callable[[Request], Answered | None]
     ended: Callable[[tuple[tuple[int, int], ...]], None]
-    surge: Callable[[tuple[SurgePod, ...]], None]
+    surge: Callable[[tuple[SurgePod, ...], int], None]
     within: FromWithin | None
     parts: PartsServer | None
 
@@ -219,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
         if pods := ended_of(self.access.ended(self.path)):
             self.ended(pods)
         if (made := surge_of(self.access.surge(self.path))) is not None:
-            self.surge(made)
+            self.surge(made, asked_at(self.path))
 
     do_HEAD = do_GET  # noqa: N815
 
