@@ -44,6 +44,7 @@ class ModelFlavor(StrEnum):
     MEDIUM = "Medium"
     V1 = "V1"
     V2512 = "V2512"
+    EDIT = "Edit"
 
 
 FLAVORS = {
@@ -57,14 +58,20 @@ FLAVORS = {
     ),
     ModelFamily.Z_IMAGE: (ModelFlavor.BASE, ModelFlavor.TURBO),
     ModelFamily.STABLE_DIFFUSION_3: (ModelFlavor.LARGE, ModelFlavor.MEDIUM),
-    ModelFamily.QWEN_IMAGE: (ModelFlavor.V1, ModelFlavor.V2512),
+    ModelFamily.QWEN_IMAGE: (ModelFlavor.V1, ModelFlavor.V2512, ModelFlavor.EDIT),
 }
 """Variants of each architecture; the first is taken where a job names none."""
 
-REFERENCED = {ModelFamily.FLUX1: (ModelFlavor.KONTEXT, ModelFlavor.FILL), ModelFamily.FLUX2: FLAVORS[ModelFamily.FLUX2]}
+REFERENCED = {
+    ModelFamily.FLUX1: (ModelFlavor.KONTEXT, ModelFlavor.FILL),
+    ModelFamily.FLUX2: FLAVORS[ModelFamily.FLUX2],
+    ModelFamily.QWEN_IMAGE: (ModelFlavor.EDIT,),
+}
 """Variants that may be given a second picture beside the noise."""
 FILLING = (ModelFlavor.FILL,)
 """Those that fill in what is transparent in it, and so are never without."""
+SEEING = (ModelFlavor.EDIT,)
+"""Those whose text encoder sees it beside the caption, and so are never without."""
 
 
 def takes_reference(family: ModelFamily, flavor: ModelFlavor | None) -> bool:
@@ -125,8 +132,8 @@ class Model(Group):
     flavor: ModelFlavor | None = Field(
         default=None,
         description="Variant; absent = the family's first one (Flux1: Dev, Flux2: KleinBase4B, ZImage: Base, "
-        "StableDiffusion3: Large, QwenImage: V1). Kontext and Fill are given a reference, Flux2 may be. Of Flux2's Klein "
-        "the Base ones are those to train, the others are distilled to four steps. SimpleTuner: model_flavour.",
+        "StableDiffusion3: Large, QwenImage: V1). Kontext, Fill and Edit are given a reference, Flux2 may be. Of Flux2's "
+        "Klein the Base ones are those to train, the others are distilled to four steps. SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(
         default=None,
