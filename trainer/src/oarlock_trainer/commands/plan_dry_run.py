@@ -34,7 +34,7 @@ from oarlock_trainer.data.seen_texts import seen_texts
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.models import folder
-from oarlock_trainer.models.families import family_of, flavor_of
+from oarlock_trainer.models.families import family_of, flavor_of, sight_of
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.words import DataPlan, PlannedBucket
 from oarlock_trainer.runtime.job import Job, RankInfo
@@ -94,6 +94,7 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
             stored=[(size, count * ways[place]) for place, size, count in stored],
             pairs=[(size, count * ways[place], pairs[place]) for place, size, count in stored if pairs[place]],
             captions=_texts(table, training),
+            sees=sight_of(training.model) is not None,
             steps=steps,
             epoch_steps=epoch_steps,
             family=family,
