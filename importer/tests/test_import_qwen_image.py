@@ -77,8 +77,52 @@ def test_the_models_name_may_tell_the_flavor(
     assert found.spec["training"]["model"] == {"family": "QwenImage"} | model
 
 
-@pytest.mark.parametrize("flavour", ["edit-v1", "edit-v2", "dev"])
-def test_what_edits_pictures_is_refused(
+def edits(folder: dict[str, Any]) -> list[dict[str, Any]]:
+    """Entries of the page for edit-v1."""
+    return [
+        folder | {"conditioning_data": ["before"], "conditioning_image_embeds": "seen"},
+        {
+            "id": "before", "type": "local", "dataset_type": "conditioning", "conditioning_type": "reference_strict",
+            "instance_data_dir": "data/before", "resolution": 1024, "cache_dir_vae": "cache/vae/before",
+        },
+        {
+            "id": "seen", "type": "local", "dataset_type": "conditioning_image_embeds",
+            "cache_dir": "cache/conditioning_image_embeds/before",
+        },
+    ]  # fmt: skip
+
+
+def test_the_page_for_edit_imports_without_its_pictures(
+    imported: Callable[..., Imported], given: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    edit = given | {"model_flavour": "edit-v1", "caption_dropout_probability": 0.0}
+    assert list(imported(edit, *edits(folder)).refused) == ["validation_prompt"]
+    del edit["validation_prompt"]
+    job = imported(edit, *edits(folder))
+    assert job.refused == {}
+    training = job.spec["training"]
+    assert training["model"] == {"family": "QwenImage", "flavor": "Edit", "hub": {"repo": "Qwen/Qwen-Image-Edit"}}
+    (own,) = training["data"]["datasets"]
+    assert own["conditioning"] == {"source": {"path": "/output/data/before"}, "kind": "Reference"}
+    assert "validation" not in training
+
+
+def test_captions_of_edit_are_cached(
+    imported: Callable[..., Imported], given: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    edit = given | {"model_flavour": "edit-v1", "validation_prompt": None, "text_cache_disable": True}
+    assert list(imported(edit, *edits(folder)).refused) == ["text_cache_disable"]
+
+
+def test_edit_without_references_is_refused(
+    imported: Callable[..., Imported], given: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    found = imported(given | {"model_flavour": "edit-v1", "validation_prompt": None}, folder)
+    assert list(found.refused) == ["conditioning_data"]
+
+
+@pytest.mark.parametrize("flavour", ["edit-v2", "dev"])
+def test_what_edits_several_pictures_is_refused(
     imported: Callable[..., Imported], given: dict[str, Any], folder: dict[str, Any], flavour: str
 ) -> None:
     assert list(imported(given | {"model_flavour": flavour}, folder).refused) == ["model_flavour"]

@@ -77,6 +77,16 @@ def tiny_qwen_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_qwen_image_edit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Qwen-Image-Edit directory. Nobody changes it."""
+    from oarlock_trainer.models.qwenimage import tiny  # noqa: PLC0415 - brings torch
+
+    directory = tmp_path_factory.mktemp("tiny") / "qwen-image-edit"
+    tiny.write(directory, edit=True)
+    return directory
+
+
+@pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("pictures") / "photos"
     photographs.write(directory, count=24)

@@ -173,7 +173,8 @@ class Conditioning(Group):
     kind: ConditioningKind = Field(
         description="Mask = where the picture counts in the loss: white does, black does not, grey by its share. It is cut "
         "and flipped as its picture is. Reference = what the model is given beside the noise, in its picture's shape and cut "
-        "as that: of Flux1's Kontext, Canny and Depth, and of Flux2; Flux1's Fill fills in what is transparent in it. "
+        "as that: of Flux1's Kontext, Canny and Depth, of Flux2 and of QwenImage's Edit; Flux1's Fill fills in what is "
+        "transparent in it. "
         "SimpleTuner: conditioning_type mask, reference_strict."
     )
 

@@ -7,7 +7,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from oarlock_api.checkpoint import Checkpoint
 from oarlock_api.data import Data
-from oarlock_api.dataset import ConditioningKind, ResolutionType, Role, Size
+from oarlock_api.dataset import ResolutionType, Role, Size
 from oarlock_api.engine import (
     ActivationCheckpointing,
     Attention,
@@ -24,18 +24,10 @@ from oarlock_api.optimization import Ema, GradientClipping, Optimizer, Optimizer
 from oarlock_api.profiling import Profile
 from oarlock_api.publishing import Publication, Tracker
 from oarlock_api.rules import ListMap, Rule, only_when
+from oarlock_api.second_pictures import references_fit_the_model
 from oarlock_api.training_rules import s3_connections_exist
 from oarlock_api.validation import Validation
-from oarlock_api.weights import BESIDE, FLAVORS, REFERENCED, Lora, Method, Model
-
-_TAKES_REFERENCE = " || ".join(
-    f"(self.model.family == '{family}' && "
-    f"(has(self.model.flavor) ? self.model.flavor in {[str(flavor) for flavor in flavors]} : "
-    f"{str(FLAVORS[family][0] in flavors).lower()}))"
-    for family, flavors in REFERENCED.items()
-)
-"""CEL: whether the model may be given references."""
-_REFERENCED = "; ".join(f"{family}: {', '.join(flavors)}" for family, flavors in REFERENCED.items())
+from oarlock_api.weights import Lora, Method, Model
 
 
 class Task(StrEnum):
@@ -132,34 +124,7 @@ class Training(Group):
                 or all(dataset.role != Role.REGULARIZATION for dataset in training.data.datasets)
             ),
         ),
-        Rule(
-            cel=f"{_TAKES_REFERENCE} || "
-            "(!self.data.datasets.exists(d, has(d.conditioning) && d.conditioning.kind == 'Reference') && "
-            "(!has(self.validation) || !has(self.validation.references)))",
-            message="references (datasets[].conditioning.kind: Reference, validation.references) are for models that are "
-            f"given such ({_REFERENCED}): set model.family and flavor to one of them, or remove the references",
-            holds=lambda training: (
-                training.model.takes_reference
-                or (
-                    all(not one.has(ConditioningKind.REFERENCE) for one in training.data.datasets)
-                    and (training.validation is None or training.validation.references is None)
-                )
-            ),
-        ),
-        Rule(
-            cel=f"!has(self.model.flavor) || !(self.model.flavor in {[str(flavor) for flavor in BESIDE]}) || "
-            "(self.data.datasets.all(d, has(d.conditioning) && d.conditioning.kind == 'Reference') && "
-            "(!has(self.validation) || has(self.validation.references)))",
-            message=f"{', '.join(BESIDE)} are given a reference with each picture: set conditioning.kind: Reference for "
-            "each of data.datasets, and validation.references where there is a validation",
-            holds=lambda training: (
-                training.model.flavor not in BESIDE
-                or (
-                    all(one.has(ConditioningKind.REFERENCE) for one in training.data.datasets)
-                    and (training.validation is None or training.validation.references is not None)
-                )
-            ),
-        ),
+        *references_fit_the_model(),
         Rule(
             cel="self.resolutionType == 'Area' ? self.resolution <= 64.0 : self.resolution >= 64.0",
             message="training.resolution is in megapixels with resolutionType Area (at most 64), else in pixels (at "

@@ -42,8 +42,8 @@ class Validation(Group):
     )
     references: Location | None = Field(
         default=None,
-        description="Pictures that the model is given beside the noise (Flux1's Kontext, Fill, Canny and Depth, Flux2): "
-        "boat.png for the prompt named boat, cropped to each picture's shape. All prompts need one then.",
+        description="Pictures that the model is given beside the noise (Flux1's Kontext, Fill, Canny and Depth, Flux2, "
+        "QwenImage's Edit): boat.png for the prompt named boat, cropped to each picture's shape. All prompts need one then.",
     )
     negative_prompt: LongText | None = Field(
         default=None,

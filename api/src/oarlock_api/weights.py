@@ -46,6 +46,7 @@ class ModelFlavor(StrEnum):
     MEDIUM = "Medium"
     V1 = "V1"
     V2512 = "V2512"
+    EDIT = "Edit"
 
 
 FLAVORS = {
@@ -67,13 +68,19 @@ FLAVORS = {
     ),
     ModelFamily.Z_IMAGE: (ModelFlavor.BASE, ModelFlavor.TURBO),
     ModelFamily.STABLE_DIFFUSION_3: (ModelFlavor.LARGE, ModelFlavor.MEDIUM),
-    ModelFamily.QWEN_IMAGE: (ModelFlavor.V1, ModelFlavor.V2512),
+    ModelFamily.QWEN_IMAGE: (ModelFlavor.V1, ModelFlavor.V2512, ModelFlavor.EDIT),
 }
 """Variants of each architecture; the first is taken where a job names none."""
 
 BESIDE = (ModelFlavor.FILL, ModelFlavor.CANNY, ModelFlavor.DEPTH)
 """Variants that have a second picture in channels beside the noise, and so are never without."""
-REFERENCED = {ModelFamily.FLUX1: (ModelFlavor.KONTEXT, *BESIDE), ModelFamily.FLUX2: FLAVORS[ModelFamily.FLUX2]}
+SEEING = (ModelFlavor.EDIT,)
+"""Those whose text encoder sees it beside the caption, and so are never without."""
+REFERENCED = {
+    ModelFamily.FLUX1: (ModelFlavor.KONTEXT, *BESIDE),
+    ModelFamily.FLUX2: FLAVORS[ModelFamily.FLUX2],
+    ModelFamily.QWEN_IMAGE: SEEING,
+}
 """Variants that may be given one."""
 
 
@@ -135,8 +142,8 @@ class Model(Group):
     flavor: ModelFlavor | None = Field(
         default=None,
         description="Variant; absent = the family's first one (Flux1: Dev, Flux2: KleinBase4B, ZImage: Base, "
-        "StableDiffusion3: Large, QwenImage: V1). Kontext, Fill, Canny and Depth are given a reference, Flux2 may be. Of "
-        "Flux2's Klein the Base ones are those to train, the others are distilled to four steps. "
+        "StableDiffusion3: Large, QwenImage: V1). Kontext, Fill, Canny, Depth and Edit are given a reference, Flux2 may be. "
+        "Of Flux2's Klein the Base ones are those to train, the others are distilled to four steps. "
         "SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oarlock_api.weights import ModelFamily, takes_reference
+from oarlock_api.weights import SEEING, ModelFamily, takes_reference
 from oarlock_import.values import asks_for_nothing
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 TYPE = "conditioning"
 """Of the entries that they come from."""
+SEEN = "conditioning_image_embeds"
+"""Of the entries for what a text encoder sees of them."""
 _FIELD = "conditioning.source"
 
 
@@ -45,6 +47,10 @@ def place(
             entry.mapped("conditioning_type", words=f"-> conditioning.kind: {entry.word('conditioning_type')}")
             entry.mapped("id", words="-> conditioning of the data sets that name it")
             dataset.mapped("conditioning_data", words=f"-> {_FIELD}")
+        elif not _names(dataset) and model.get("flavor") in SEEING:
+            dataset.refused(
+                "conditioning_data", f"{model['flavor']} is given a reference of each picture: name an entry"
+            )
     named = {name for dataset, _ in datasets for name in _names(dataset)}
     for name in entries.keys() - named:
         entries[name].refused("id", "no data set has it: name this id in its conditioning_data, or remove the entry")
@@ -68,7 +74,7 @@ def _entry(dataset: Options, entries: Mapping[str, Options], model: Mapping[str,
     elif (kind := entry.value("conditioning_type")) == "reference_strict" and not _takes_reference(model):
         entry.refused(
             "conditioning_type",
-            "references are for models that are given such: flux with model_flavour kontext, and flux2",
+            "references are for models that are given such: flux with model_flavour kontext, qwen_image with edit-v1, flux2",
         )
     elif kind is not None:
         return entry

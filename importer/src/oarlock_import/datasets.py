@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from oarlock_api.weights import SEEING
 from oarlock_import import captions, conditioning, crops, metadata
 from oarlock_import.captions import own_or_global
 from oarlock_import.draft import Draft
 from oarlock_import.options import Options
 from oarlock_import.places import Places, label
 from oarlock_import.rows import table
-from oarlock_import.tables.dataset import CONDITIONING, DATASET, EMBEDS
+from oarlock_import.tables.dataset import CONDITIONING, DATASET, EMBEDS, SEEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ _TABLES = dict.fromkeys(_ROLES, _DATASET) | {
     "text_embeds": _EMBEDS,
     "image_embeds": _EMBEDS,
     conditioning.TYPE: _CONDITIONING,
+    conditioning.SEEN: table(*SEEN),
 }
 
 
@@ -68,7 +70,9 @@ def place(
         entry.options.mapped("id", words="-> imageEmbeds.location of the data sets that name it")
         _settle(entry, Draft())
     for entry in found:
-        if entry.name in paired:
+        if entry.kind == conditioning.SEEN:
+            entry.options.mapped("id", words="with the text embeddings")
+        if entry.kind in {conditioning.TYPE, conditioning.SEEN}:
             _settle(entry, Draft())
 
 
@@ -127,8 +131,13 @@ def _defaults(options: Options, draft: Draft) -> None:
 def _caches_text(texts: list[DatasetEntry], options: Options, draft: Draft) -> bool:
     """Whether captions are encoded before training, by the entry for text embeddings or by the option for all."""
     own = _home(texts).options if texts else options
+    flavor = draft.get("training.model.flavor")
     if not own_or_global(own, options, "text_cache_disable"):
         words = "-> text embeddings are cached"
+    elif flavor in SEEING:
+        given = own if "text_cache_disable" in own else options
+        given.refused("text_cache_disable", f"{flavor} reads captions beside references, before training: remove it")
+        return True
     else:
         draft.put("training.data.textEmbedsMode", "OnTheFly")
         words = "-> training.data.textEmbedsMode: OnTheFly"

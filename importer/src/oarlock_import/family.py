@@ -143,8 +143,12 @@ _WORDS = {
     _QWEN_IMAGE.slug: Words(
         family=_QWEN_IMAGE,
         default="v1.0",
-        flavors={"v1.0": ModelFlavor.V1},
-        repositories={ModelFlavor.V1: "Qwen/Qwen-Image", ModelFlavor.V2512: "Qwen/Qwen-Image-2512"},
+        flavors={"v1.0": ModelFlavor.V1, "edit-v1": ModelFlavor.EDIT},
+        repositories={
+            ModelFlavor.V1: "Qwen/Qwen-Image",
+            ModelFlavor.V2512: "Qwen/Qwen-Image-2512",
+            ModelFlavor.EDIT: "Qwen/Qwen-Image-Edit",
+        },
         modules={
             "Attention": ("all",),
             "FeedForward": _feed_forward(_QWEN_IMAGE),

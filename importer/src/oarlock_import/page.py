@@ -13,7 +13,7 @@ from oarlock_import.importing import OPTIONS
 from oarlock_import.optimizer import ALGORITHMS
 from oarlock_import.report import shown
 from oarlock_import.rows import Fate
-from oarlock_import.tables.dataset import CONDITIONING, DATASET, EMBEDS, PARQUET, WEBHOOK
+from oarlock_import.tables.dataset import CONDITIONING, DATASET, EMBEDS, PARQUET, SEEN, WEBHOOK
 from oarlock_import.tables.launch import ACCELERATE, DEEPSPEED, DYNAMO
 from oarlock_import.tables.lycoris import LYCORIS, PRESET
 
@@ -115,6 +115,7 @@ def page() -> str:
         "Their block `parquet`": PARQUET,
         "Entries for masks and references": CONDITIONING,
         "Entries for text and image embeddings": EMBEDS,
+        "Entries for conditioning image embeddings": SEEN,
         "webhooks.json": WEBHOOK,
         "accelerate's YAML": (*ACCELERATE, *DYNAMO),
         "DeepSpeed's configuration": DEEPSPEED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from oarlock_api.weights import SEEING
 from oarlock_import.family import family_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,14 @@ def _pictures(options: Options, draft: Draft, places: Places) -> None:
         options.ignored("validation_disable", "no pictures are made" if off else "false")
         return
     options.ignored("validation_disable", "false")
+    if (flavor := draft.get("training.model.flavor")) in SEEING:
+        key = "validation_prompt" if prompt else "user_prompt_library"
+        options.refused(
+            key,
+            f"{flavor} draws with a reference for each prompt, which no option names: remove it, and add "
+            "training.validation with prompts and references to the job",
+        )
+        return
     for key in _PICTURES:
         options.carry(draft, key)
     _guidance(options, draft)

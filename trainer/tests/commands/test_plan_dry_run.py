@@ -200,6 +200,21 @@ def test_references_are_latents_and_may_be_tokens_as_well(
     assert stored in describe(found)
 
 
+@pytest.mark.parametrize(("flip", "dropout", "texts"), [(False, 0, 24), (False, 0.1, 48), (True, 0.1, 96)])
+def test_texts_beside_references_are_counted_for_each_of_these(
+    tmp_path: Path, pictures: Path, *, flip: bool, dropout: float, texts: int
+) -> None:
+    """Of 24 pictures with a caption each; without words and mirrored each is one more."""
+    edits = {"conditioning": {"kind": "Reference", "source": {"path": "/output/before"}}, "randomFlip": flip}
+    model = {"family": "QwenImage", "flavor": "Edit", "path": "/models/edit"}
+    paths = {"/output/photos": pictures, "/output/before": Path(shutil.copytree(pictures, tmp_path / "before"))}
+    job = manifest(tmp_path, edits, model=model, objective={"captionDropout": dropout})
+    said = plan(job, paths)
+    assert f"pictures      24, captions {texts} beside references" in said
+    assert "Cache " in said
+    assert "OnTheFly" not in said
+
+
 def test_who_waits_for_a_hub_is_told_so(tmp_path: Path, pictures: Path) -> None:
     job = manifest(tmp_path, model={"family": "Flux1", "hub": {"repo": "o/m"}})
     words = [sys.executable, "-m", "oarlock_trainer", "plan", "-f", str(job), "--path", f"/output/photos={pictures}"]

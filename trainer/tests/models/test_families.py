@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import oarlock_trainer
-from oarlock_api.weights import BESIDE, FLAVORS, REFERENCED, ModelFamily
+from oarlock_api.weights import BESIDE, FLAVORS, REFERENCED, SEEING, ModelFamily
 from oarlock_trainer.data.buckets import alignment
 from oarlock_trainer.models.families import FAMILIES, family_in
 from oarlock_trainer.ranks import preload
@@ -63,8 +63,11 @@ def test_every_family_of_the_api_says_all_and_computes_all() -> None:
         if facts.reference and facts.reference.is_beside
     ]
     assert beside == list(BESIDE)
+    seeing = [flavor for one in FAMILIES.values() for flavor, facts in one.flavors.items() if facts.sight]
+    assert seeing == list(SEEING)
     for key, family in FAMILIES.items():
         assert ("reference" in signature(CODES[key].velocity).parameters) >= bool(takes[key]), family.name
+        assert bool(CODES[key].seeing_encoder) == any(one.sight for one in family.flavors.values()), family.name
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=lambda family: family.slug)

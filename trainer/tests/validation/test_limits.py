@@ -55,7 +55,7 @@ def ranks(tmp_path: Path, tiny_flux: Path) -> Iterator[RankGroup]:
 def validation(output: Path, model: Path, ranks: RankGroup, **clock: Callable[[], float]) -> Validation:
     one = job(output, model)
     wanted = read_image_requests(one, Locations())
-    texts = prepare_texts(one, ranks, wanted, go_on=lambda: None)
+    texts = prepare_texts(one, Locations(), ranks, wanted, go_on=lambda: None)
     none = References(output)
     return Validation(one, ranks, wanted, texts, none, architecture=read_architecture(model, FLUX1), **clock)
 

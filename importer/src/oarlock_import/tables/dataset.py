@@ -72,6 +72,7 @@ DATASET: tuple[Row, ...] = (
     *refused("captions are drawn as they are", "caption_shuffle"),
     *refused("filters belong to the entry of dataset_type text_embeds", "caption_filter_list", unless=([],)),
     judged("conditioning_data", "conditioning", Kind.ANY),
+    *ignored("what is seen of a reference lies with the text embeddings", "conditioning_image_embeds"),
     *refused(
         "none are made of the pictures: name an entry of dataset_type conditioning in conditioning_data",
         "conditioning conditioning_config",
@@ -118,6 +119,11 @@ CONDITIONING: tuple[Row, ...] = (
     *ignored(
         "pictures are never deleted; what cannot be used is listed", "delete_unwanted_images delete_problematic_images"
     ),
+)
+
+SEEN: tuple[Row, ...] = (
+    *_STORE,
+    *ignored("what is seen of a reference lies with the text embeddings", "default cache_dir"),
 )
 
 PARQUET: tuple[Row, ...] = (

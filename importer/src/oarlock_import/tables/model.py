@@ -41,6 +41,7 @@ MODEL: tuple[Row, ...] = (
             "large": "Large",
             "medium": "Medium",
             "v1.0": "V1",
+            "edit-v1": "Edit",
         },
         aliases=("model_flavor",),
     ),
@@ -102,7 +103,7 @@ MODEL: tuple[Row, ...] = (
     ),
     *refused("all families are trained by flow matching", "prediction_type", unless=("flow_matching",)),
     *refused(
-        "the text's length is the flavor's: 512, Schnell 256; of T5 in sd3 256; in qwen_image 1024",
+        "the text's length is the flavor's: 512, Schnell 256; of T5 in sd3 256; in qwen_image 1024, edit-v1 512",
         "tokenizer_max_length",
     ),
     *refused("padding stays as the tokenizer makes it", "t5_padding", unless=("unmodified",)),

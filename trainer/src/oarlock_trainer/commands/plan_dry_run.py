@@ -30,10 +30,11 @@ from oarlock_trainer.data.metadata.facts import counts_of, rejected_in
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.data.pair_sizes import image_tokens, pair_channels
+from oarlock_trainer.data.seen_texts import seen_texts
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.models import folder
-from oarlock_trainer.models.families import family_of, flavor_of
+from oarlock_trainer.models.families import family_of, flavor_of, sight_of
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.words import DataPlan, PlannedBucket
 from oarlock_trainer.runtime.job import Job, RankInfo
@@ -92,7 +93,8 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
             pictures=int(table.kept.sum()),
             stored=[(size, count * ways[place]) for place, size, count in stored],
             pairs=[(size, count * ways[place], pairs[place]) for place, size, count in stored if pairs[place]],
-            captions=len(np.unique(table.text_keys(), axis=0)),
+            captions=_texts(table, training),
+            sees=sight_of(training.model) is not None,
             steps=steps,
             epoch_steps=epoch_steps,
             family=family,
@@ -100,6 +102,12 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
             text_mode=training.data.text_embeds_mode,
             notes=[*_left_out(job, table), *_model_left_out(model, family)],
         )
+
+
+def _texts(table: Table, training: Training) -> int:
+    """How many are encoded: each caption once, or beside each reference."""
+    seen = seen_texts(table, training)
+    return int(seen.wanted().sum()) if seen else len(np.unique(table.text_keys(), axis=0))
 
 
 @contextmanager

@@ -129,7 +129,7 @@ class Loader:
             indices = range(index := step * len(drawn.pictures) + first, index + size)
             mirrored = self._mirrored(bucket.dataset, indices)
             rows, shown = self._filled(bucket, rows, mirrored)
-            micro_batches.append(self._micro_batch(rows, shown, indices, Purpose.SAMPLE))
+            micro_batches.append(self._micro_batch(rows, shown, mirrored, indices, Purpose.SAMPLE))
         one, idle = micro_batches[0], self._dealing.passes - len(micro_batches)
         weights = [self._dealing.weight] * len(micro_batches) + [0.0] * idle
         dataset = self._training.data.datasets[bucket.dataset]
@@ -157,7 +157,8 @@ class Loader:
                 usable = [(row, shown) for row, shown in found if shown is not None]
                 if usable:
                     judged, made = zip(*usable, strict=True)
-                    yield dataset, self._micro_batch(np.array(judged), made, judged, Purpose.EVALUATION)
+                    mirrored = np.zeros(len(judged), dtype=bool)
+                    yield dataset, self._micro_batch(np.array(judged), made, mirrored, judged, Purpose.EVALUATION)
 
     def _mirrored(self, dataset: int, indices: Sequence[int]) -> np.ndarray:
         """(n,) bool: which samples show the mirrored picture."""
@@ -188,13 +189,21 @@ class Loader:
         return rows, filled
 
     def _micro_batch(
-        self, rows: np.ndarray, shown: Sequence[Shown], indices: Sequence[int], purpose: Purpose
+        self,
+        rows: np.ndarray,
+        shown: Sequence[Shown],
+        mirrored: np.ndarray,
+        indices: Sequence[int],
+        purpose: Purpose,
     ) -> MicroBatch:
         objective = self._training.objective
         shape = tuple(shown[0].latents.shape)
         draws = list(self._pool.map(lambda index: sample_draws(self._training.seed, index, shape, purpose), indices))
         dropout = objective.caption_dropout if purpose is Purpose.SAMPLE else 0.0
-        captions = [self._caption(int(row), draw, dropout) for row, draw in zip(rows, draws, strict=True)]
+        captions = [
+            self._caption(int(row), draw, dropout, mirrored=bool(flip))
+            for row, draw, flip in zip(rows, draws, mirrored, strict=True)
+        ]
         texts = self._texts(rows, captions)
         tokens = shape[-1] * shape[-2] // self._family.grid.patch**2
         masked = masks_text(self._training)
@@ -244,14 +253,19 @@ class Loader:
         """Place of a row's first caption."""
         return row if self._ends is None else int(self._ends[row - 1]) if row else 0
 
-    def _caption(self, row: int, draws: SampleDraws, dropout: float) -> int:
-        """Place of the caption that a sample gets: one of the picture's, or the empty one where it is left out."""
-        if draws.dropout < dropout:
-            return self._prepared.empty_text
-        if self._ends is None:
-            return row
-        first, end = self._first(row), int(self._ends[row])
-        return first + int(draws.caption * (end - first))
+    def _caption(self, row: int, draws: SampleDraws, dropout: float, *, mirrored: bool) -> int:
+        """Place of the caption that a sample gets: one of the picture's, or the empty one where it is left out.
+
+        Where texts are encoded beside references it is that of the row's own, shown as the picture is.
+        """
+        number = None if draws.dropout < dropout else self._drawn(row, draws)
+        if self._prepared.seen:
+            return self._prepared.seen.place(row, number, mirrored=mirrored)
+        return self._prepared.empty_text if number is None else self._first(row) + number
+
+    def _drawn(self, row: int, draws: SampleDraws) -> int:
+        """Number of a caption among its row's."""
+        return 0 if self._ends is None else int(draws.caption * (int(self._ends[row]) - self._first(row)))
 
 
 def _floats(values: object) -> torch.Tensor:

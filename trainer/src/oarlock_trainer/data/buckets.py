@@ -48,6 +48,15 @@ class Cut:
     top: int
     target: Size
 
+    def at(self, size: Size) -> Cut:
+        """The same part of the picture, made `size` large. Of the same size it is the same cut."""
+        wide, high = size.width / self.target.width, size.height / self.target.height
+        scaled = Size(
+            max(round(self.scaled.width * wide), size.width), max(round(self.scaled.height * high), size.height)
+        )
+        left = min(round(self.left * wide), scaled.width - size.width)
+        return Cut(scaled, left, min(round(self.top * high), scaled.height - size.height), size)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:

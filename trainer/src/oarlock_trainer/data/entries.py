@@ -65,11 +65,11 @@ def entry_keys(table: Table, count: int) -> np.ndarray:
     own = table.image_keys()
     if count == len(own):
         return own
-    both = [own, _mirrored_keys(own)]
+    both = [own, mirrored_keys(own)]
     if count == 2 * len(own):
         return np.concatenate(both)
     pairs = table.pair_keys()
-    return np.concatenate([*both, pairs, _mirrored_keys(pairs)])
+    return np.concatenate([*both, pairs, mirrored_keys(pairs)])
 
 
 def picture_at(table: Table, entry: int) -> Picture:
@@ -105,7 +105,8 @@ def pair_of(picture: Picture, dataset: Dataset, model: Model) -> Pair | None:
     return Pair.HOLES if reference is Reference.HOLES else Pair.REFERENCE
 
 
-def _mirrored_keys(keys: np.ndarray) -> np.ndarray:
+def mirrored_keys(keys: np.ndarray) -> np.ndarray:
+    """(n, 2) uint64 -> those of the same, mirrored."""
     content = keys.tobytes()
     each = (_mirrored_key(content[start : start + KEY_BYTES]) for start in range(0, len(content), KEY_BYTES))
     return np.frombuffer(b"".join(each), dtype="<u8").reshape(-1, 2)

@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.dataset import ConditioningKind
+from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.models.families import family_of, reference_of
 
 if TYPE_CHECKING:
     from oarlock_api.dataset import Dataset
     from oarlock_api.weights import Model
-    from oarlock_trainer.data.buckets import Size
-    from oarlock_trainer.models.family import Reference
+    from oarlock_trainer.data.buckets import Cut
+    from oarlock_trainer.models.family import Reference, Sight
 
 
 def reference_in(dataset: Dataset, model: Model) -> Reference | None:
     """What the references of a data set are to the model; None where it has none."""
     return reference_of(model) if dataset.has(ConditioningKind.REFERENCE) else None
+
+
+def seen_cut(cut: Cut, sight: Sight | None) -> Cut:
+    """What the text encoder sees of a reference of which this is cut: the same part, at the encoder's own size."""
+    return cut.at(Size(*sight.size(cut.target.width, cut.target.height))) if sight else cut
 
 
 def pictures_of(dataset: Dataset, model: Model) -> int:

@@ -15,7 +15,8 @@ from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.location import Location
 from oarlock_trainer.checkpoint.format import digest
 from oarlock_trainer.models.families import family_of
-from oarlock_trainer.models.needed_files import INDEX, of_any_copy
+from oarlock_trainer.models.family import MODEL_INDEX
+from oarlock_trainer.models.needed_files import of_any_copy
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import write_json
 from oarlock_trainer.runtime.background import Background
@@ -44,7 +45,7 @@ def check(job: Job, locations: Locations, hub: Hub, *, go_on: Callable[[], None]
             order = {"do": "check", "repo": one.hub.repo}
             hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=alive(go_on))
         else:
-            _files(locations, number, one).find(INDEX)
+            _files(locations, number, one).find(MODEL_INDEX)
 
 
 def publish(job: Job, locations: Locations, hub: Hub, model: Path, *, go_on: Callable[[], None]) -> None:
@@ -85,8 +86,8 @@ def _to_files(files: Files, model: Path, family: Family, note: Path, go_on: Call
     contents = {name: _in_background(partial(_content, path), go_on) for name, path in paths.items()}
     there = {entry.name: entry.version for entry in _in_background(files.list, go_on)}
     missing = [name for name in paths if sent.get(name) != [contents[name], there.get(name)]]
-    known["replaces"] |= INDEX in there  # and stays so where an attempt ends in between
-    stale = set(of_any_copy(there, family)).difference(paths) if INDEX in paths and known["replaces"] else set()
+    known["replaces"] |= MODEL_INDEX in there  # and stays so where an attempt ends in between
+    stale = set(of_any_copy(there, family)).difference(paths) if MODEL_INDEX in paths and known["replaces"] else set()
 
     def remember() -> None:
         with storage(f"writing {note}"):
@@ -98,11 +99,11 @@ def _to_files(files: Files, model: Path, family: Family, note: Path, go_on: Call
         sent[name] = [contents[name], now.version if now else ""]
         remember()
 
-    if INDEX in paths and (missing or stale):
+    if MODEL_INDEX in paths and (missing or stale):
         remember()
-        for name in (INDEX, *stale):
+        for name in (MODEL_INDEX, *stale):
             _in_background(partial(files.remove, name), go_on)
-        missing = [*(name for name in missing if name != INDEX), INDEX]
+        missing = [*(name for name in missing if name != MODEL_INDEX), MODEL_INDEX]
     for name in missing:
         send(name)
 

@@ -184,7 +184,7 @@ def _validation(
     job: Job, locations: Locations, ranks: RankGroup, wanted: Sequence[ImageRequest], *, go_on: Callable[[], None]
 ) -> Validation:
     """What makes the pictures, with all prompts and references encoded."""
-    texts = prepare_texts(job, ranks, wanted, go_on=go_on)
+    texts = prepare_texts(job, locations, ranks, wanted, go_on=go_on)
     references = prepare_references(job, locations, ranks, wanted, go_on=go_on)
     architecture = read_architecture(model_folder(job), family_of(job.training.model))
     return Validation(job, ranks, wanted, texts, references, architecture=architecture)

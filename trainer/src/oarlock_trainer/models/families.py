@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from oarlock_api.weights import ModelFamily
-from oarlock_trainer.models.family import TRANSFORMER
+from oarlock_trainer.models.encoded import said
+from oarlock_trainer.models.family import MODEL_INDEX, TRANSFORMER
 from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.models.flux2.family import FLUX2
 from oarlock_trainer.models.qwenimage.family import QWEN_IMAGE
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_api.weights import Model, ModelFlavor
-    from oarlock_trainer.models.family import Family, Reference
+    from oarlock_trainer.models.family import Family, Reference, Sight
 
 FAMILIES: Mapping[ModelFamily, Family] = {
     ModelFamily.FLUX1: FLUX1,
@@ -47,6 +48,11 @@ def reference_of(model: Model) -> Reference | None:
     return family_of(model).flavors[flavor_of(model)].reference
 
 
+def sight_of(model: Model) -> Sight | None:
+    """What the text encoder sees of a reference, if it does."""
+    return family_of(model).flavors[flavor_of(model)].sight
+
+
 def masks_text(training: Training) -> bool:
     """Whether padding of texts is cut off and masked: where the job asks for it, or the family knows no other way."""
     return training.objective.attention_mask or family_of(training.model).masks_text
@@ -55,7 +61,8 @@ def masks_text(training: Training) -> bool:
 def family_in(model: Path, field: str = "training.model") -> Family:
     """The family of a model in diffusers' layout, which `field` names, by its transformer's configuration.
 
-    Raises ConfigurationError where that is of none.
+    With the numbers of a variant where only the model's pipeline tells it from others. Raises ConfigurationError where the
+    configuration is of none.
     """
     path = model / TRANSFORMER / "config.json"
     try:
@@ -67,6 +74,7 @@ def family_in(model: Path, field: str = "training.model") -> Family:
         raise ConfigurationError(f"{field}: {path} names no class ({error!r}): compare it with the original") from error
     for family in FAMILIES.values():
         if family.transformer.name == kind:
-            return family
+            told = said(model, MODEL_INDEX).get("_class_name")
+            return next((one for one in family.variants.values() if told in one.pipelines), family)
     known = ", ".join(family.name for family in FAMILIES.values())
     raise ConfigurationError(f"{field}: {path} is of the class {kind}, and of no family that is trained here: {known}")

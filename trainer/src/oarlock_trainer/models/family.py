@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 TRANSFORMER = "transformer"
 """The folder and the name of what is trained, in diffusers' layout."""
+MODEL_INDEX = "model_index.json"
+"""The file with the pipeline's class and its parts."""
 VAE = "vae"
 SCHEDULER = "scheduler"
 
@@ -58,6 +61,25 @@ class Reference(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """The text encoder sees the reference beside each caption: in the reference's shape, at a size of its own."""
+
+    area: int
+    """About so many pixels."""
+    edge: int
+    """Pixels: both sides are a multiple of it."""
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height of what is seen of a reference of this size, all in pixels."""
+        aspect = width / height
+        wide = sqrt(self.area * aspect)
+        return self._rounded(wide), self._rounded(wide / aspect)
+
+    def _rounded(self, side: float) -> int:
+        return max(round(side / self.edge), 1) * self.edge
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flavor:
     """A variant: the longest text that it was trained with, and what its own page advises for pictures."""
 
@@ -68,6 +90,8 @@ class Flavor:
     """Guidance is the scale of two passes for each step, one of them with the negative prompt, and no input of the model."""
     reference: Reference | None = None
     """The model is given a second picture beside the noise, or may be."""
+    sight: Sight | None = None
+    """The text encoder is given it as well: what is cached of a caption is that of one reference, and never without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +194,8 @@ class Family:
     vae: Autoencoder
     read_encoded: Callable[[Path, ModelFlavor], Encoded]
     """By a model's own encoders; what its folders do not say is the published one's."""
+    pipelines: tuple[str, ...] = ()
+    """Classes that model_index.json may name, where only that tells a variant's model from another's."""
     masks_text: bool = False
     """Whether padding of texts is always masked: the model knows captions of no fixed length alone."""
     unguided: float = 1.0

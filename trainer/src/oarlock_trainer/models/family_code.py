@@ -17,6 +17,8 @@ from oarlock_trainer.models.guidance import along
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
+
     from oarlock_api.weights import ModelFlavor
     from oarlock_trainer.models.compute.attention import Attend
     from oarlock_trainer.models.guidance import Guide
@@ -78,6 +80,22 @@ class MakeCaptionEncoder(Protocol):
         ...
 
 
+class SeeingEncoder(Protocol):
+    """The text encoder of a flavor with `sight`, which is given a reference beside each caption, on a device."""
+
+    def encode(self, captions: Sequence[str], references: Sequence[np.ndarray]) -> tuple[Tensor, Tensor, list[int]]:
+        """As a CaptionEncoder's; references (H, W, 3) uint8, each of the size that `Sight.size` says."""
+        ...
+
+
+class MakeSeeingEncoder(Protocol):
+    """Loads it."""
+
+    def __call__(self, model: Path, flavor: ModelFlavor, device: torch.device) -> SeeingEncoder:
+        """All of it comes to the device."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FamilyCode:
     """What one family computes."""
@@ -93,5 +111,7 @@ class FamilyCode:
     """Writes a model of the real layout and classes with tiny random weights: the same bytes each time."""
     variants: Mapping[ModelFlavor, FamilyCode] = field(default_factory=dict)
     """Of flavors that compute something in another way."""
+    seeing_encoder: MakeSeeingEncoder | None = None
+    """Of flavors with `sight`, if the family has such."""
     guide: Guide = along
     """How two passes become the direction of a step, as in the pipeline."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oarlock_trainer.models.family import TRANSFORMER, Reference
+from oarlock_trainer.models.family import MODEL_INDEX, TRANSFORMER, Reference
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, StorageError, failed_reading, readable
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.models.family import Family, Flavor
 
-_INDEX = "model_index.json"
 _CONFIG = "config.json"
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model")
 
@@ -29,9 +28,13 @@ def check(model: Path, family: Family, *, field: str) -> None:
     """Raise ConfigurationError where `model`, which the job's `field` names, is no complete model of the family."""
     with readable(field, model):
         _check_folder(model, field)
-        if not (model / _INDEX).is_file():
-            _refuse(model, family, field, [f"{_INDEX} is missing"])
-        wrong = [*_wrong_networks(model, family, family.networks), *_wrong_tokenizers(model, family)]
+        if not (model / MODEL_INDEX).is_file():
+            _refuse(model, family, field, [f"{MODEL_INDEX} is missing"])
+        wrong = [
+            *_wrong_pipeline(model, family),
+            *_wrong_networks(model, family, family.networks),
+            *_wrong_tokenizers(model, family),
+        ]
         if wrong:
             _refuse(model, family, field, wrong)
         _open_all(model, field)  # also what only the export copies, days later
@@ -100,6 +103,16 @@ def _check_folder(model: Path, field: str) -> None:
     )
 
 
+def _wrong_pipeline(model: Path, family: Family) -> Iterator[str]:
+    """Whether it is another flavor's, of which nothing but the pipeline's name tells."""
+    kind = _read(model / MODEL_INDEX).get("_class_name")
+    if family.pipelines and kind not in family.pipelines:
+        yield (
+            f"{MODEL_INDEX} names {kind or 'no class'}, and not {family.pipelines[0]}: set model.flavor to what the folder "
+            "is, or name the folder of another model"
+        )
+
+
 def _wrong_networks(model: Path, family: Family, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         folder = model / name
@@ -162,16 +175,20 @@ def _wrong_tokenizers(model: Path, family: Family) -> Iterator[str]:
 
 
 def _refuse(model: Path, family: Family, field: str, wrong: list[str]) -> NoReturn:
-    hint = "" if (model / _INDEX).is_file() or not (near := _near(model)) else f"; {near} may be meant"
+    hint = "" if (model / MODEL_INDEX).is_file() or not (near := _near(model)) else f"; {near} may be meant"
     raise ConfigurationError(
         f"{field}: {model} is no {family.name} model in the layout of diffusers: {', '.join(wrong)}. {field} must be a "
-        f"folder with {_INDEX}, {', '.join((*family.networks, *family.tokenizers))}{hint}"
+        f"folder with {MODEL_INDEX}, {', '.join((*family.networks, *family.tokenizers))}{hint}"
     )
 
 
 def _near(model: Path) -> Path | None:
     """A model one level up or down, or in a folder of the hub's cache (snapshots/REVISION)."""
-    near = [model.parent / _INDEX, *sorted(model.glob(f"*/{_INDEX}")), *sorted(model.glob(f"snapshots/*/{_INDEX}"))]
+    near = [
+        model.parent / MODEL_INDEX,
+        *sorted(model.glob(f"*/{MODEL_INDEX}")),
+        *sorted(model.glob(f"snapshots/*/{MODEL_INDEX}")),
+    ]
     return next((path.parent for path in near if path.is_file()), None)
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.models.family import SCHEDULER, TRANSFORMER
+from oarlock_trainer.models.family import MODEL_INDEX, SCHEDULER, TRANSFORMER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from oarlock_trainer.models.family import Family
 
-INDEX = "model_index.json"
-_AT_THE_TOP = (INDEX, "LICENSE.md", "LICENSE")
+_AT_THE_TOP = (MODEL_INDEX, "LICENSE.md", "LICENSE")
 _WEIGHTS = (".safetensors", ".bin")
 _INDEX_OF_PARTS = ".index.json"
 

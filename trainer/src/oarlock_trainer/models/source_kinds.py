@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oarlock_trainer.models import needed_files
+from oarlock_trainer.models.family import MODEL_INDEX
 from oarlock_trainer.models.store_fetch import check_room, fetch
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
 from oarlock_trainer.runtime.heartbeat import Heartbeat
@@ -170,7 +171,7 @@ def _chosen(choose: Callable[[Iterable[str]], list[str]], found: Iterable[str], 
         there = ", ".join(sorted(found)[:5]) or "nothing"
         raise ConfigurationError(
             f"{field}: {where} holds no model in the layout of diffusers, or of adapters, but {there}: name the folder "
-            f"that has {needed_files.INDEX}, or for initFrom the transformer's folder or the adapters' file"
+            f"that has {MODEL_INDEX}, or for initFrom the transformer's folder or the adapters' file"
         )
     return names
 

@@ -102,20 +102,21 @@ def write_t5_tokenizer(directory: Path, *, tokens: int) -> int:
     return len(tokenizer)
 
 
-def write_qwen_tokenizer(directory: Path, *, tokens: int, known: str = "") -> int:
+def write_qwen_tokenizer(directory: Path, *, tokens: int, known: str = "", marks: Sequence[str] = ()) -> int:
     """Byte-pair tokenizer in Qwen's manner for texts of so many `tokens`, and a chat template; returns the vocabulary's size.
 
-    `known` is a text whose words are a token each, too.
+    `known` is a text whose words are a token each, too, and so are `marks`, in their order behind its own.
     """
     from transformers import Qwen2Tokenizer  # noqa: PLC0415
 
-    vocabulary, merges = _byte_pairs(_QWEN_MARKS, known)
+    all_marks = (*_QWEN_MARKS, *marks)
+    vocabulary, merges = _byte_pairs(all_marks, known)
     tokenizer = Qwen2Tokenizer(
         vocab=vocabulary,
         merges=merges,
         model_max_length=tokens,
         eos_token="<|im_end|>",  # noqa: S106 - no password
-        additional_special_tokens=list(_QWEN_MARKS[1:]),
+        additional_special_tokens=list(all_marks[1:]),
     )
     tokenizer.chat_template = _QWEN_CHAT
     tokenizer.save_pretrained(directory)
@@ -147,13 +148,14 @@ def write_mistral_tokenizer(directory: Path, *, tokens: int, known: str = "") ->
 def _byte_pairs(marks: Sequence[str], known: str) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Vocabulary and merges of a byte-level tokenizer.
 
-    A known word is put together letter by letter from its beginning, so that each has one way to be cut.
+    A known word is put together letter by letter from its beginning, so that each has one way to be cut. So are a few signs
+    that published tokenizers keep together.
     """
     from tokenizers.pre_tokenizers import ByteLevel  # noqa: PLC0415
 
     space = "\u0120"  # how byte-level tokenizers write it
     merges: dict[tuple[str, str], None] = {}
-    more = re.findall(r" ?[A-Za-z]+", re.sub(r"<\|\w+\|>", "", known))
+    more = re.findall(r" ?[A-Za-z]+|'s| \(|\),", re.sub(r"<\|\w+\|>", "", known))
     words = [f" {word}" for word in _letters(" ".join(_SENTENCES)).split()]
     for word in (*words, *sorted(more, key=lambda word: word.strip() == word)):  # what begins with a space comes first
         whole = word.replace(" ", space)

@@ -55,6 +55,8 @@ class DataPlan:
     encoded: Encoded
     text_mode: TextEmbedsMode = TextEmbedsMode.CACHE
     pairs: Sequence[tuple[Size, int, int]] = ()
+    sees: bool = False
+    """Captions are counted once beside each reference, which is all done before training."""
     notes: Sequence[str] = ()
 
     @property
@@ -94,7 +96,7 @@ def describe(plan: DataPlan) -> str:
         f"steps         {plan.steps}{f' ({epochs})' if epochs else ''}"
         if plan.steps
         else "steps         none: task: Preprocess",
-        f"pictures      {plan.pictures}, captions {plan.captions}",
+        f"pictures      {plan.pictures}, captions {plan.captions}{' beside references' if plan.sees else ''}",
         f"embeddings    {stored}, text {bytes_of(text)} with padding (estimated: plan encodes nothing)",
         *([f"text          {_text(plan)}"] if plan.steps else []),
         *(f"note          {note}" for note in plan.notes),
@@ -103,7 +105,7 @@ def describe(plan: DataPlan) -> str:
 
 
 def _text(plan: DataPlan) -> str:
-    """What each way to encode the captions would cost, the job's own first."""
+    """What each way to encode the captions would cost, the job's own first, if there is another."""
     encoder = plan.family.texts.name
     ways = costs(
         plan.family.texts, distinct=plan.captions, drawn=plan.steps * plan.batch.effective, encoded=plan.encoded
@@ -112,7 +114,7 @@ def _text(plan: DataPlan) -> str:
         f"{mode} {cost.flops / 1e15:.3g} PFLOP of {encoder}, {bytes_of(cost.stored) if cost.stored else 'nothing'} stored"
         for mode, cost in sorted(ways.items(), key=lambda way: way[0] is not plan.text_mode)
     ]
-    return f"{words[0]}; {words[1]} (a model)"
+    return f"{'; '.join(words[:1] if plan.sees else words)} (a model)"
 
 
 def bytes_of(size: int) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from oarlock_api.contract.layout import DATA_MANIFEST
 from oarlock_api.dataset import EmbedMode
 from oarlock_trainer.data.entries import PAIR, entries_of, keeps_pairs
+from oarlock_trainer.preprocess.stores import wanted_texts
 from oarlock_trainer.runtime.atomic_write import write_json
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ def write(
     if written.get("answers") == answers:
         return written
     datasets = table.datasets()
-    counts = table.caption_counts()
     stored = np.array([one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in job.training.data.datasets])
-    captions = np.append(np.repeat(table.kept, counts), True)
     entries = entries_of(table.kept & stored[datasets], table, job.training)
     pictures = np.arange(len(entries)) < PAIR * len(table)
     pairs = {"pairs": _extent(latents, entries & ~pictures)} if keeps_pairs(job.training).any() else {}
@@ -64,7 +63,8 @@ def write(
         ],
         "latents": _extent(latents, entries & pictures),
         **pairs,
-        "textEmbeds": _extent(texts, captions) | {"where": stores.texts.where if stores.texts else None},
+        "textEmbeds": _extent(texts, wanted_texts(job, table))
+        | {"where": stores.texts.where if stores.texts else None},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, body)

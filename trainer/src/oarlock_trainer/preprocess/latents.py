@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.preprocess.storing import Storing
     from oarlock_trainer.storage.files import Files
 
-_READS = 8
+READS = 8
 """Reading mostly waits, so even a rank with one thread for decoding has several for it."""
 
 
@@ -46,6 +46,9 @@ class Task:
     unit: int
     store: Files
     pair: Pair | None = None
+
+
+AnyTask = TypeVar("AnyTask", bound=Task)
 
 
 class OtherSizeError(ValueError):
@@ -118,7 +121,7 @@ def encode_pictures(
     may, which is given what cannot be used so far: complete units are published, the one that is not is dropped.
     """
     reading, decoding, encoding = (
-        PipelineStage("read", max(threads, _READS)),
+        PipelineStage("read", max(threads, READS)),
         PipelineStage("decode", threads),
         PipelineStage("encode", 1),
     )
@@ -136,13 +139,13 @@ def encode_pictures(
             while batch := list(islice(members, batch_size)):
                 go_on()
                 store = batch[0][0].store
-                readable = _readable(batch, rejected, go_on)
+                decodable = readable(batch, rejected, go_on)
                 bound(rejected)
-                if readable:
+                if decodable:
                     with encoding.working():
-                        pictures, pixels = zip(*((task.picture, found) for task, found in readable), strict=True)
+                        pictures, pixels = zip(*((task.picture, found) for task, found in decodable), strict=True)
                         latents = encode(pictures, pixels, encoder, batch[0][0].pair)
-                    made = zip(readable, latents, strict=True)
+                    made = zip(decodable, latents, strict=True)
                     out.put(shard, [_pack(task, latent, out, rejected) for (task, _), latent in made])
                 progress.advance(len(batch))
             out.publish(shard, store)
@@ -199,9 +202,13 @@ def not_encodable(picture: Picture) -> Rejected:
     return Rejected(picture.dataset, picture.name, "not encodable", "the VAE gave non-finite latents")
 
 
-def _readable(
-    batch: Sequence[tuple[Task, Future[np.ndarray]]], rejected: list[tuple[int, Rejected]], go_on: Callable[[], None]
-) -> list[tuple[Task, np.ndarray]]:
+def readable(
+    batch: Sequence[tuple[AnyTask, Future[np.ndarray]]], rejected: list[tuple[int, Rejected]], go_on: Callable[[], None]
+) -> list[tuple[AnyTask, np.ndarray]]:
+    """Those of a batch whose pictures could be read and decoded; the others are added to `rejected`.
+
+    `go_on` is called while waiting. Raises StorageError where it is the storage that fails.
+    """
     found = []
     for task, future in batch:
         try:

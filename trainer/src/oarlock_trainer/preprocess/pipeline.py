@@ -30,10 +30,16 @@ from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import MANIFEST, Table, TableManifest, open_table, publish
 from oarlock_trainer.data.pair_sizes import pair_channels
 from oarlock_trainer.data.prepared import Prepared
+from oarlock_trainer.data.seen_texts import seen_texts
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.models.families import family_of, masks_text
 from oarlock_trainer.preprocess import data_report
-from oarlock_trainer.preprocess.shares import encode_own_captions, encode_own_pictures, publish_work
+from oarlock_trainer.preprocess.shares import (
+    encode_own_captions,
+    encode_own_pictures,
+    encode_own_seen_captions,
+    publish_work,
+)
 from oarlock_trainer.preprocess.stores import (
     EmbeddingStores,
     FoundEmbeddings,
@@ -50,7 +56,7 @@ from oarlock_trainer.preprocess.stores import (
     text_places,
 )
 from oarlock_trainer.preprocess.summary import EncodingWork, summary
-from oarlock_trainer.preprocess.units import latent_work, text_work
+from oarlock_trainer.preprocess.units import latent_work, seen_text_work, text_work
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, storage
 
@@ -127,6 +133,7 @@ def prepare(
         texts=texts,
         empty_text=len(table.text_keys()),
         fingerprint=fingerprint,
+        seen=seen_texts(table, job.training),
     )
 
 
@@ -183,7 +190,7 @@ def _encode(
             "Preprocess first, or set onMissingEmbeds: Encode"
         )
     channel.send(channel.Event.PHASE, name=PodPhase.PREPROCESSING)
-    files = ranks.decide(lambda: _work(job, table, stores, found))
+    files = ranks.decide(lambda: _work(job, table, stores, found, empty_key))
     most = ranks.decide(lambda: _most(job, table.manifest))
     ranks.bound_waiting(PREPROCESS_TIMEOUT)
 
@@ -192,16 +199,20 @@ def _encode(
         if len(dict(rejected)) > most:
             _report(job, table.manifest, rejected)
 
-    def captions() -> None:
+    def captions() -> list[tuple[int, Rejected]]:
+        if seen := seen_texts(table, job.training):
+            return encode_own_seen_captions(
+                job, locations, ranks, seen, files["text"], stores=stores, empty_key=empty_key, bound=bound, go_on=go_on
+            )
         encode_own_captions(job, ranks, table, files["text"], stores=stores, empty_key=empty_key, go_on=go_on)
+        return []
 
     def pictures() -> list[tuple[int, Rejected]]:
         return encode_own_pictures(
             job, locations, ranks, table, files["latents"], stores=stores, bound=bound, go_on=go_on
         )
 
-    ranks.shares(captions, go_on)
-    gathered = ranks.shares(pictures, go_on)
+    gathered = [*ranks.shares(captions, go_on), *ranks.shares(pictures, go_on)]
     ranks.bound_waiting(START_TIMEOUT)
     channel.send(channel.Event.PHASE, name=PodPhase.STARTING)
     if ranks.device.type == "cuda":
@@ -213,17 +224,19 @@ def _encode(
     return ranks.decide(lambda: _without(job, table, stores, rejected, empty_key)), made
 
 
-def _work(job: Job, table: Table, stores: EmbeddingStores, found: FoundEmbeddings) -> dict[str, Path]:
-    latents, texts = EmbeddingIndex(found.latents, stores.latents), text_places(found.texts, stores)
+def _work(job: Job, table: Table, stores: EmbeddingStores, found: FoundEmbeddings, empty_key: bytes) -> dict[str, Path]:
+    places, texts = EmbeddingIndex(found.latents, stores.latents), text_places(found.texts, stores)
     encoded, unpadded = family_of(job.training.model).encoded, masks_text(job.training)
-    absent, wanted = missing_latents(job, table, latents), beforehand(job, table)
+    absent, wanted = missing_latents(job, table, places), beforehand(job, table)
     pairs = [pair_channels(one, job.training.model, encoded.channels) for one in job.training.data.datasets]
+    lacking = missing_texts(job, table, texts)
+    if seen := seen_texts(table, job.training):
+        text = seen_text_work(seen.keys(empty_key), encoded, missing=lacking, wanted=seen.wanted())
+    else:
+        text = text_work(table, encoded, missing=lacking, unpadded=unpadded)
     with storage("sharing out the work"):
-        return publish_work(
-            job,
-            latents=latent_work(table, encoded, missing=absent, wanted=wanted, pairs=pairs),
-            text=text_work(table, encoded, missing=missing_texts(table, texts), unpadded=unpadded),
-        )
+        latents = latent_work(table, encoded, missing=absent, wanted=wanted, pairs=pairs)
+        return publish_work(job, latents=latents, text=text)
 
 
 def _without(
@@ -240,7 +253,10 @@ def _without(
     keys = entry_keys(table, len(latents))
     own = keys.reshape(-1, len(table), 2)[:, list(dict(rejected))].reshape(-1, 2)
     unusable = missing[SortedKeys(own).find(keys[missing]) >= 0] % len(table)
-    return replace(table.manifest, left_out=tuple(sorted({*table.manifest.left_out, *unusable.tolist()})))
+    unseen: list[int] = []
+    if seen := seen_texts(table, job.training):
+        unseen = seen.rows[missing_texts(job, table, text_places(found.texts, stores))].tolist()
+    return replace(table.manifest, left_out=tuple(sorted({*table.manifest.left_out, *unusable.tolist(), *unseen})))
 
 
 def _most(job: Job, manifest: TableManifest) -> int:

@@ -12,12 +12,14 @@ import numpy as np
 from oarlock_trainer.data.entries import pair_of, picture_at
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.data.metadata.sources import Sources
+from oarlock_trainer.data.pair_sizes import seen_cut
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.models.encoders import PictureEncoder
-from oarlock_trainer.models.families import family_of, flavor_of, masks_text
+from oarlock_trainer.models.families import family_of, flavor_of, masks_text, sight_of
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.latents import Task, encode_pictures
+from oarlock_trainer.preprocess.seen_captions import SeenTask, encode_seen_captions
 from oarlock_trainer.preprocess.storing import Storing
 from oarlock_trainer.preprocess.text import encode_captions
 from oarlock_trainer.preprocess.units import EMPTY, share
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.quarantine import Rejected
+    from oarlock_trainer.data.seen_texts import SeenTexts
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.preprocess.stores import EmbeddingStores
     from oarlock_trainer.runtime.job import Job
+    from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
 
 TEXT_BATCH = 16
@@ -96,6 +100,39 @@ def encode_own_captions(
     )
 
 
+def encode_own_seen_captions(
+    job: Job,
+    locations: Locations,
+    ranks: RankGroup,
+    texts: SeenTexts,
+    file: Path,
+    *,
+    stores: EmbeddingStores,
+    empty_key: bytes,
+    bound: Callable[[Sequence[tuple[int, Rejected]]], None],
+    go_on: Callable[[], None],
+) -> list[tuple[int, Rejected]]:
+    """The same of captions that are encoded beside references; returns rows whose references cannot be used.
+
+    `bound` raises where they are too many.
+    """
+    work = np.load(file, mmap_mode="r")
+    units, make = _own(ranks, work), code_of(job.training.model).seeing_encoder
+    if not units or stores.texts is None or make is None:
+        return []
+    training, threads = job.training, threads_of(job)
+    return encode_seen_captions(
+        _seen_tasks(job, locations, texts, units, store=stores.texts, empty_key=empty_key),
+        make(Path(training.model.path or ""), flavor_of(training.model), ranks.device),
+        Storing(training.data.compression, threads=threads, go_on=go_on),
+        batch_size=training.data.tuning.text_batch_size or TEXT_BATCH,
+        threads=threads,
+        progress=_progress("text embeddings", ranks, units, work),
+        bound=bound,
+        go_on=go_on,
+    )
+
+
 def encode_own_pictures(
     job: Job,
     locations: Locations,
@@ -142,6 +179,24 @@ def _tasks(
             store, row = stores.of_dataset[picture.dataset], entry % len(table)
             pair, source = pair_of(picture, datasets[picture.dataset], job.training.model), sources.of(picture)
             yield Task(row=row, picture=picture, pair=pair, source=source, cut=cut, unit=number, store=store)
+
+
+def _seen_tasks(
+    job: Job, locations: Locations, texts: SeenTexts, units: Sequence[np.ndarray], *, store: Files, empty_key: bytes
+) -> Iterator[SeenTask]:
+    model = job.training.model
+    datasets = {dataset.name: dataset for dataset in job.training.data.datasets}
+    sources, sight = Sources(datasets.values(), locations), sight_of(model)
+    for unit in units:
+        for place, _, number in unit.tolist():
+            row, key, caption, picture = texts.at(place, empty_key)
+            dataset = datasets[picture.dataset]
+            cut = seen_cut(picture_cut(job.training, dataset, picture.name, picture.size), sight)
+            pair, source = pair_of(picture, dataset, model), sources.of(picture)
+            yield SeenTask(
+                row=row, picture=picture, pair=pair, source=source, cut=cut, unit=number, store=store, key=key,
+                caption=caption,
+            )  # fmt: skip
 
 
 def _own(ranks: RankGroup, work: np.ndarray) -> list[np.ndarray]:

@@ -17,6 +17,7 @@ from oarlock_trainer.data.embedding_index import EmbeddingIndex, resolve
 from oarlock_trainer.data.entries import PAIR, entries_of, entry_keys, quarters
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.scan import table_folder
+from oarlock_trainer.data.seen_texts import seen_texts
 from oarlock_trainer.models.families import masks_text
 from oarlock_trainer.storage.cache import CachedFiles
 from oarlock_trainer.storage.local import LocalFiles
@@ -139,21 +140,23 @@ def find(job: Job, table: Table, stores: EmbeddingStores, empty_key: bytes) -> F
     parts = [part.file for part in table.manifest.parts]
 
     def text_keys() -> np.ndarray:
+        if seen:
+            return seen.keys(empty_key)
         return np.concatenate([table.text_keys(), np.frombuffer(empty_key, dtype="<u8").reshape(1, 2)])
 
     kept = quarters(job.training)
     entries = len(table) * kept
     asked = ",".join([*parts, *(["mirrored"] if kept > 1 else []), *(["pairs"] if kept > PAIR else [])])
     latents = resolve(folder, "latents", asked=asked, keys=lambda: entry_keys(table, entries), stores=stores.latents)
-    texts = None
+    texts, seen = None, seen_texts(table, job.training)
     if stores.texts:
-        asked = ",".join([*parts, empty_key.hex()])
+        asked = ",".join([*parts, empty_key.hex(), *([f"seen {len(seen)}"] if seen else [])])
         texts = resolve(folder, "texts", asked=asked, keys=text_keys, stores=[stores.texts])
     return FoundEmbeddings(
         latents=latents,
         texts=texts,
         missing_latents=int(missing_latents(job, table, EmbeddingIndex(latents, stores.latents)).sum()),
-        missing_texts=int(missing_texts(table, text_places(texts, stores)).sum()),
+        missing_texts=int(missing_texts(job, table, text_places(texts, stores)).sum()),
     )
 
 
@@ -172,9 +175,14 @@ def missing_latents(job: Job, table: Table, latents: EmbeddingIndex) -> np.ndarr
     return np.asarray((latents.records < 0) & beforehand(job, table))
 
 
-def missing_texts(table: Table, texts: EmbeddingIndex | None) -> np.ndarray:
-    """(captions + 1,) bool: which captions need an embedding and have none, with the empty one as the last."""
-    if texts is None:
-        return np.zeros(len(table.text_keys()) + 1, dtype=bool)
-    kept = np.repeat(table.kept, table.caption_counts())
-    return np.asarray((texts.records < 0) & np.append(kept, True))
+def wanted_texts(job: Job, table: Table) -> np.ndarray:
+    """(captions + 1,) bool, or as in data.seen_texts: which captions need an embedding, with the empty one as the last."""
+    if seen := seen_texts(table, job.training):
+        return seen.wanted()
+    return np.append(np.repeat(table.kept, table.caption_counts()), True)
+
+
+def missing_texts(job: Job, table: Table, texts: EmbeddingIndex | None) -> np.ndarray:
+    """The same: which of them have none."""
+    wanted = wanted_texts(job, table)
+    return np.zeros_like(wanted) if texts is None else np.asarray((texts.records < 0) & wanted)

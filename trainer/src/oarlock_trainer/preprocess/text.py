@@ -56,12 +56,13 @@ def encode_captions(
                 for (_, key, _), sequence, vector, length in zip(batch, sequences, pooled, lengths, strict=True):
                     kept = sequence[:length] if unpadded else sequence
                     shape = (len(kept), kept.shape[1], len(vector))
-                    records.append(out.pack(key, shape, partial(_values, vector, kept)))
+                    records.append(out.pack(key, shape, partial(values, vector, kept)))
                 out.put(shard, records)
                 progress.advance(len(batch))
             out.publish(shard, store)
         out.drain()
 
 
-def _values(vector: torch.Tensor, sequence: torch.Tensor) -> np.ndarray:
+def values(vector: torch.Tensor, sequence: torch.Tensor) -> np.ndarray:
+    """What a record holds of a pooled vector (p,) and a sequence (T, t), as flat uint16."""
     return bits(torch.cat([vector, sequence.reshape(-1)]))

@@ -87,6 +87,20 @@ def text_work(table: Table, encoded: Encoded, *, missing: np.ndarray, unpadded: 
     return _by_size(rows, places, unit, np.ones(len(rows), dtype=np.int64))
 
 
+def seen_text_work(keys: np.ndarray, encoded: Encoded, *, missing: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """WORK for texts that are encoded beside references, whose places stand for rows: as in data.seen_texts.
+
+    `missing` among all that are `wanted`, both (texts,) bool. What is seen makes each nearly as long as any other.
+    """
+    texts = np.flatnonzero(wanted)
+    texts = texts[firsts(keys[texts])]
+    most = max(SHARD_BYTES // encoded.sequence, 1)
+    unit = np.arange(len(texts)) // min(int(_in_steps(len(texts) // _UNITS)), most)
+    absent = missing[texts]
+    texts, unit = texts[absent], unit[absent]
+    return _by_size(texts, np.zeros(len(texts), dtype=np.uint32), unit, np.ones(len(texts), dtype=np.int64))
+
+
 def share(work: np.ndarray, *, rank: int, world_size: int) -> Iterator[np.ndarray]:
     """The units of one rank, each as a part of `work`.
 

@@ -14,6 +14,7 @@ from oarlock_api.dataset import CropStyle, ResolutionType, SizeLimits
 from oarlock_trainer.data import buckets
 from oarlock_trainer.data.cache_keys import encoder_fingerprint
 from oarlock_trainer.data.metadata.discovery import header
+from oarlock_trainer.data.pair_sizes import seen_cut
 from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.models.families import family_of, reference_of
 from oarlock_trainer.models.family import VAE, Reference
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import torch
 
     from oarlock_trainer.engine.process_group import RankGroup
+    from oarlock_trainer.models.family import Sight
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
@@ -49,7 +51,7 @@ class References:
         if wanted.reference is None or self._file is None:
             return None
         with storage(f"reading {self._file}"), safe_open(self._file, framework="pt") as file:
-            latents: torch.Tensor = file.get_tensor(_key(wanted))
+            latents: torch.Tensor = file.get_tensor(key_of(wanted))
             return latents[None]
 
 
@@ -63,8 +65,8 @@ def prepare_references(
     files, family = references_of(job, locations), family_of(job.training.model)
     if files is None:
         return References(None)
-    different = {_key(one): one for one in wanted if one.reference is not None}
-    versions = [[key, one.reference and one.reference.version] for key, one in sorted(different.items())]
+    different = {key_of(one): one for one in wanted if one.reference is not None}
+    versions = versions_of(different)
     vae = encoder_fingerprint([_model(job) / VAE], family.cache_mark)
     facts = [vae, reference_of(job.training.model), files.where, versions]
 
@@ -84,12 +86,17 @@ def _encode(
     holes = reference_of(model) is Reference.HOLES
     for key, one in wanted.items():
         still()
-        found[key] = encoder.encode_reference(_pixels(files, one, holes=holes)[None])[0].contiguous()
+        found[key] = encoder.encode_reference(reference_pixels(files, one, holes=holes)[None])[0].contiguous()
     return found
 
 
-def _pixels(files: Files, wanted: ImageRequest, *, holes: bool) -> np.ndarray:
-    """(H, W, 3) uint8, with `holes` 4: the middle of a reference, in the shape of the picture that is drawn."""
+def reference_pixels(
+    files: Files, wanted: ImageRequest, *, holes: bool = False, sight: Sight | None = None
+) -> np.ndarray:
+    """(H, W, 3) uint8, with `holes` 4: the middle of a reference, in the shape of the picture that is drawn.
+
+    In its size, or with `sight` in that of what the text encoder sees. Raises ConfigurationError where it is no picture.
+    """
     name = wanted.reference.name if wanted.reference else ""
     try:
         size = header(files, name)
@@ -101,7 +108,7 @@ def _pixels(files: Files, wanted: ImageRequest, *, holes: bool) -> np.ndarray:
             limits=SizeLimits(),
             kind=ResolutionType.PIXEL,
         ).one(0)
-        return decode(files.read(name), cut, holes=holes)
+        return decode(files.read(name), seen_cut(cut, sight), holes=holes)
     except UNREADABLE as error:
         if failed_reading(error):
             raise StorageError(f"reading {name} in {files.where}: {error}") from error
@@ -110,7 +117,13 @@ def _pixels(files: Files, wanted: ImageRequest, *, holes: bool) -> np.ndarray:
         ) from error
 
 
-def _key(wanted: ImageRequest) -> str:
+def versions_of(wanted: Mapping[str, ImageRequest]) -> list[list[str | None]]:
+    """[key, version] of references by their keys, sorted: facts of what is made of them."""
+    return [[key, one.reference.version if one.reference else None] for key, one in sorted(wanted.items())]
+
+
+def key_of(wanted: ImageRequest) -> str:
+    """Tells a picture's reference, in the picture's size, from others."""
     return f"{wanted.reference.name if wanted.reference else ''}-{wanted.width}x{wanted.height}"
 
 

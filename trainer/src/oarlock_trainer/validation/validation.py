@@ -165,14 +165,14 @@ class Validation:
                 width=wanted.width,
                 height=wanted.height,
             ).to(device),
-            self._text(wanted.prompt),
+            self._text(wanted.prompt, wanted),
             reference=None if reference is None else reference.to(device),
             family=self._family,
             code=self._code,
             guidance=Guidance(
                 told=wanted.guidance if self._architecture.has_guidance else None,
                 scale=wanted.scale,
-                negative=self._text(wanted.negative),
+                negative=self._text(wanted.negative, wanted),
             ),
             scheduler=read_scheduler(self._model, self._family),
             steps=wanted.steps,
@@ -182,8 +182,8 @@ class Validation:
             self._decoder = PictureDecoder(self._model, self._family, device, code=self._code)
         return self._decoder.decode(latents)
 
-    def _text(self, prompt: str) -> Text:
-        sequence, pooled = self._texts.read(prompt)
+    def _text(self, prompt: str, wanted: ImageRequest) -> Text:
+        sequence, pooled = self._texts.read(prompt, wanted)
         return Text(sequence=sequence.to(self._ranks.device), pooled=pooled.to(self._ranks.device))
 
     def _record(self, step: int, outcome: ValidationOutcome) -> None:

@@ -99,7 +99,9 @@ def test_positions_are_diffusers_own_as_real_numbers(rows: int, columns: int, te
     assert torch.equal(found, torch.view_as_real(torch.cat([words, image])))
 
 
-@pytest.mark.parametrize("shapes", [[[(1, 4, 6), (1, 2, 2)]], [[(2, 4, 6)]]], ids=["two pictures", "a video"])
+@pytest.mark.parametrize(
+    "shapes", [[[]], [[(2, 4, 6)]], [[(1, 4, 6), (2, 4, 6)]]], ids=["none", "a video", "one behind"]
+)
 def test_what_this_forward_pass_does_not_know_is_refused(shapes: list[list[tuple[int, int, int]]]) -> None:
     _, mine = pair()
     with pytest.raises(ValueError, match="img_shapes"):

@@ -31,6 +31,24 @@ BEFORE = (
 BEHIND = "<|im_end|>\n<|im_start|>assistant\n"
 
 
+def load_network(model: Path, device: torch.device) -> Any:
+    """Qwen2.5-VL without its last layer, in the node's memory: bfloat16 for a GPU, float32 for the CPU."""
+    from transformers import Qwen2_5_VLForConditionalGeneration  # noqa: PLC0415
+    from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
+
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    disable_progress_bar()  # a bar per rank and encoder makes a log unreadable
+    return load_frozen(Qwen2_5_VLForConditionalGeneration, model / "text_encoder", "cpu", dtype=dtype).model
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """Raises ConfigurationError, StorageError."""
+    from transformers import Qwen2Tokenizer  # noqa: PLC0415
+
+    with loading(folder):
+        return Qwen2Tokenizer.from_pretrained(folder, local_files_only=True)
+
+
 class CaptionEncoder:
     """The language model of Qwen2.5-VL with its tokenizer."""
 
@@ -39,20 +57,13 @@ class CaptionEncoder:
 
         With `streamed` the weights stay in the node's memory, and each layer's come to the device while it works.
         """
-        from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer  # noqa: PLC0415
-        from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
-
-        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        disable_progress_bar()  # a bar per rank and encoder makes a log unreadable
         self._device = device
-        whole = load_frozen(Qwen2_5_VLForConditionalGeneration, model / "text_encoder", "cpu", dtype=dtype)
-        self._network: Any = whole.model.language_model
+        self._network: Any = load_network(model, device).language_model
         if streamed:
             stream(self._network, device)
         else:
             self._network.to(device)
-        with loading(model / "tokenizer"):
-            self._tokenizer = Qwen2Tokenizer.from_pretrained(model / "tokenizer", local_files_only=True)
+        self._tokenizer = load_tokenizer(model / "tokenizer")
         self.tokens: int = text_tokens(flavor, self._tokenizer.model_max_length)
         """Of a text, padding included, and without what stands before it."""
 

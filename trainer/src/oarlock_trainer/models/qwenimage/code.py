@@ -8,6 +8,7 @@ from oarlock_trainer.models.qwenimage.captions import CaptionEncoder
 from oarlock_trainer.models.qwenimage.guidance import as_long
 from oarlock_trainer.models.qwenimage.latents import LATENTS
 from oarlock_trainer.models.qwenimage.noise_levels import set_noise_levels
+from oarlock_trainer.models.qwenimage.seen_captions import SeeingEncoder
 from oarlock_trainer.models.qwenimage.velocity import velocity
 
 CODE = FamilyCode(
@@ -16,6 +17,7 @@ CODE = FamilyCode(
     caption_encoder=CaptionEncoder,
     latents=LATENTS,
     set_noise_levels=set_noise_levels,
+    seeing_encoder=SeeingEncoder,
     write_tiny=tiny.write,
     guide=as_long,
 )

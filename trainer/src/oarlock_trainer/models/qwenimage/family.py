@@ -1,12 +1,16 @@
-"""Qwen-Image (text to image) in numbers and names."""
+"""Qwen-Image (text to image) and Qwen-Image-Edit in numbers and names."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.models.family import Autoencoder, ClassName, Family, Grid, Presets, Shift
 from oarlock_trainer.models.qwenimage.architecture import architecture, shaped
-from oarlock_trainer.models.qwenimage.encoded import PUBLISHED, read_encoded
+from oarlock_trainer.models.qwenimage.encoded import PUBLISHED, PUBLISHED_EDIT, read_encoded
 from oarlock_trainer.models.qwenimage.flavors import FLAVORS
-from oarlock_trainer.models.qwenimage.texts import TEXTS
+from oarlock_trainer.models.qwenimage.sight import PROCESSOR
+from oarlock_trainer.models.qwenimage.texts import SEEING_TEXTS, TEXTS
 
 _IMAGE = ("to_k", "to_q", "to_v", "to_out.0")
 _CONTEXT = ("add_k_proj", "add_q_proj", "add_v_proj", "to_add_out")
@@ -29,7 +33,7 @@ VAE = Autoencoder(parameters=126_892_531, pixel_bytes=1942)
 """Counted of the encoder (tests/models/qwenimage/test_qwenimage_plan.py). Its convolutions are three frames wide, of which
 two are zeros here, and what each was given is kept for a next frame. The decoder, which draws, takes 3460 a pixel."""
 
-QWEN_IMAGE = Family(
+_DRAWS = Family(
     name="Qwen-Image",
     slug="qwen_image",
     flavors=FLAVORS,
@@ -49,6 +53,16 @@ QWEN_IMAGE = Family(
     texts=TEXTS,
     vae=VAE,
     read_encoded=read_encoded,
+    pipelines=("QwenImagePipeline", "QwenImageImg2ImgPipeline", "QwenImageInpaintPipeline"),
     masks_text=True,
     cache_mark="qwen_image",
 )
+_EDITS = replace(
+    _DRAWS,
+    name="Qwen-Image-Edit",
+    tokenizers=("tokenizer", PROCESSOR),
+    encoded=PUBLISHED_EDIT,
+    texts=SEEING_TEXTS,
+    pipelines=("QwenImageEditPipeline", "QwenImageEditInpaintPipeline"),
+)
+QWEN_IMAGE = replace(_DRAWS, variants={ModelFlavor.EDIT: _EDITS})

@@ -1,7 +1,8 @@
 """Rotary positions of Qwen-Image's tokens, in real numbers.
 
 Rows and columns are counted from the middle of the picture, so that a larger one adds places on all sides. Text follows
-behind the longer side's last place, the same on all three axes: frames, rows, columns. A picture is the first frame.
+behind the longest side's last place, the same on all three axes: frames, rows, columns. A picture is the first frame, one
+that stands behind it the second.
 """
 
 from __future__ import annotations
@@ -42,24 +43,26 @@ class Positions:
     ) -> Tensor:
         """Cosine and sine of each token, the text's first: (T + N, D/2, 2) float32 on the device.
 
-        The arguments are diffusers': a list for each sample, which has the sizes (1, rows, columns) of one picture, the same
-        for all, and T. Raises ValueError where a sample has several pictures or frames.
+        The arguments are diffusers': a list for each sample, which has the sizes (1, rows, columns) of its pictures, the same
+        for all, and T. Raises ValueError where a picture has several frames.
         """
-        first = video_fhw[0]
-        if len(first) != 1 or first[0][0] != 1 or not max_txt_seq_len:
-            raise ValueError("img_shapes: each sample is one picture of one frame here, with a text")
-        _, rows, columns = first[0]
-        frame, row, column = self._table(device or torch.device("cpu")).split_with_sizes(self._pairs, dim=1)
-        image = torch.cat(
-            [
-                frame[_PLACES].expand(rows, columns, -1, -1),
-                row[_centred(rows)][:, None].expand(-1, columns, -1, -1),
-                column[_centred(columns)][None].expand(rows, -1, -1, -1),
-            ],
-            dim=2,
-        ).flatten(0, 1)
-        behind = _PLACES + max(rows // 2, columns // 2)
-        return torch.cat([self._table(image.device)[behind : behind + max_txt_seq_len], image])
+        pictures = video_fhw[0]
+        if not pictures or any(frames != 1 for frames, _, _ in pictures) or not max_txt_seq_len:
+            raise ValueError("img_shapes: each sample is pictures of one frame here, with a text")
+        table = self._table(device or torch.device("cpu"))
+        behind = _PLACES + max(side // 2 for _, *sides in pictures for side in sides)
+        images = [self._picture(table, place, *sides) for place, (_, *sides) in enumerate(pictures)]
+        return torch.cat([table[behind : behind + max_txt_seq_len], *images])
+
+    def _picture(self, table: Tensor, place: int, rows: int, columns: int) -> Tensor:
+        """(rows x columns, D/2, 2), of the frame at this place."""
+        frame, row, column = table.split_with_sizes(self._pairs, dim=1)
+        each = [
+            frame[_PLACES + place].expand(rows, columns, -1, -1),
+            row[_centred(rows)][:, None].expand(-1, columns, -1, -1),
+            column[_centred(columns)][None].expand(rows, -1, -1, -1),
+        ]
+        return torch.cat(each, dim=2).flatten(0, 1)
 
     def _table(self, device: torch.device) -> Tensor:
         """(2 x 4096, D/2, 2): from the place -4096 on."""

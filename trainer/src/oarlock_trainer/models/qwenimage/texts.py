@@ -1,9 +1,11 @@
 """What the text encoder of the published Qwen-Image models costs: the language model of Qwen2.5-VL 7B.
 
-Neither the network that sees pictures nor the last layer for words is used.
+The last layer for words is not used, and the network that sees pictures by Qwen-Image-Edit alone.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from oarlock_trainer.models.family import TextStack
 
@@ -25,3 +27,6 @@ TEXTS = TextStack(
     beside="",
     beside_parameters=0,
 )
+
+SEEING_TEXTS = replace(TEXTS, beside="its network for pictures", beside_parameters=676_550_144)
+"""Of Qwen-Image-Edit, whose texts are behind pictures."""
