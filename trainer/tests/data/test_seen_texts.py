@@ -88,6 +88,14 @@ def test_only_what_is_asked_for_is_wanted(table: Table, *, flip: bool, dropout: 
     assert SeenTexts(table, training(flip=flip, dropout=dropout)).wanted().astype(int).tolist() == wanted
 
 
+def test_of_a_data_set_that_is_only_evaluated_captions_are_wanted_as_they_stand(table: Table) -> None:
+    settings = training(flip=True).model_dump(by_alias=True, exclude_unset=True)
+    (edits,) = settings["data"]["datasets"]
+    settings["data"]["datasets"] = [edits | {"role": "Evaluation"}, edits | {"name": "others"}]
+    texts = SeenTexts(table, Training.model_validate(settings))
+    assert texts.wanted().astype(int).tolist() == [1, 1, 1, 0, 0, 0, 0] + [0] * 7
+
+
 def test_a_cut_at_another_size_keeps_its_part_of_the_picture() -> None:
     cut = Cut(scaled=Size(600, 400), left=100, top=8, target=Size(384, 384))
     assert cut.at(Size(384, 384)) == cut

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from xxhash import xxh3_128_digest
 
+from oarlock_api.dataset import Role
 from oarlock_trainer.data.entries import PAIR, mirrored_keys, picture_at
 from oarlock_trainer.models.families import sight_of
 
@@ -43,8 +44,9 @@ class SeenTexts:
         self._captions, self._rows = int(counts.sum()), len(table)
         self._half = self._captions + self._rows
         self._row_of = np.concatenate([np.repeat(np.arange(self._rows), counts), np.arange(self._rows)])
-        self._flipped = np.array([one.random_flip for one in training.data.datasets])
-        self._leaves_out = training.objective.caption_dropout > 0
+        trained = np.array([one.role is not Role.EVALUATION for one in training.data.datasets])
+        self._flipped = trained & np.array([one.random_flip for one in training.data.datasets])
+        self._leaves_out = trained & (training.objective.caption_dropout > 0)
 
     def __len__(self) -> int:
         return self._half * (2 if self._flipped.any() else 1)
@@ -72,8 +74,9 @@ class SeenTexts:
         rows = self.rows
         of_none = np.arange(len(rows)) % max(self._half, 1) >= self._captions
         is_mirrored = np.arange(len(rows)) >= self._half
-        flipped = self._flipped[self._table.datasets()[rows]]
-        return np.asarray(self._table.kept[rows] & (~of_none | self._leaves_out) & (~is_mirrored | flipped))
+        datasets = self._table.datasets()[rows]
+        flipped, left_out = self._flipped[datasets], self._leaves_out[datasets]
+        return np.asarray(self._table.kept[rows] & (~of_none | left_out) & (~is_mirrored | flipped))
 
     def place(self, row: int, caption: int | None, *, mirrored: bool) -> int:
         """Of a row's caption, by its number in the row, or of none; `mirrored` as the reference is shown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.encoded import said
@@ -61,13 +61,14 @@ def masks_text(training: Training) -> bool:
 def family_in(model: Path, field: str = "training.model") -> Family:
     """The family of a model in diffusers' layout, which `field` names, by its transformer's configuration.
 
-    With the numbers of a variant where only the model's pipeline tells it from others. Raises ConfigurationError where the
-    configuration is of none.
+    With the numbers of a variant where the model's pipeline, or what its transformer is given, tells it from others.
+    Raises ConfigurationError where the configuration is of none.
     """
     path = model / TRANSFORMER / "config.json"
     try:
         with readable(field, model):
-            kind = json.loads(path.read_text(encoding="utf-8"))["_class_name"]
+            config = json.loads(path.read_text(encoding="utf-8"))
+            kind = config["_class_name"]
     except (FileNotFoundError, NotADirectoryError) as error:
         raise ConfigurationError(f"{field}: {path} is not there: name a model in the layout of diffusers") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -75,6 +76,16 @@ def family_in(model: Path, field: str = "training.model") -> Family:
     for family in FAMILIES.values():
         if family.transformer.name == kind:
             told = said(model, MODEL_INDEX).get("_class_name")
-            return next((one for one in family.variants.values() if told in one.pipelines), family)
+            return next((one for one in family.variants.values() if told in one.pipelines), _shaped(family, config))
     known = ", ".join(family.name for family in FAMILIES.values())
     raise ConfigurationError(f"{field}: {path} is of the class {kind}, and of no family that is trained here: {known}")
+
+
+def _shaped(family: Family, config: dict[str, Any]) -> Family:
+    """The variant whose models have as much beside the noise; the family itself where nothing is, or none fits."""
+    try:
+        beside = family.beside(family.architecture(config))
+    except (KeyError, TypeError, ValueError):
+        return family  # whoever reads all of it says what is wrong
+    fits = (one for flavor, one in family.variants.items() if beside and family.flavors[flavor].reference is beside)
+    return next(fits, family)

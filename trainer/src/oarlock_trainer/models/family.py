@@ -205,6 +205,18 @@ class Family:
     variants: Mapping[ModelFlavor, Family] = field(default_factory=dict)
     """Of flavors whose published model, or its encoders, are others: their own records (`families.family_of`)."""
 
+    def beside(self, shape: Architecture) -> Reference | None:
+        """What a model of this shape has in its tokens beside the noise. Raises ValueError where no flavor has such."""
+        own = shape.latent_channels * self.grid.patch**2
+        more = {
+            one.channels(shape.latent_channels, self.grid) * self.grid.patch**2: one
+            for one in Reference
+            if one.is_beside
+        }
+        if (channels := shape.token_channels - own) and channels not in more:
+            raise ValueError(f"its tokens have {shape.token_channels} channels, of which {own} are the noise's")
+        return more.get(channels)
+
     @property
     def networks(self) -> tuple[str, ...]:
         """Folders with weights."""

@@ -17,7 +17,6 @@ from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, St
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.models.family import Family, Flavor
 
 _CONFIG = "config.json"
@@ -53,7 +52,8 @@ def has_configuration(model: Path) -> bool:
 def check_sketch(model: Path, family: Family, *, field: str) -> None:
     """Raise ConfigurationError where such a folder's configuration is of another model."""
     with readable(field, model):
-        if wrong := list(_wrong_configuration(model, family, TRANSFORMER)):
+        told = list(_wrong_pipeline(model, family)) if (model / MODEL_INDEX).is_file() else []
+        if wrong := [*told, *_wrong_configuration(model, family, TRANSFORMER)]:
             _refuse(model, family, field, wrong)
 
 
@@ -140,10 +140,15 @@ def _wrong_configuration(model: Path, family: Family, name: str) -> Iterator[str
 def _wrong_inputs(config: dict[str, Any], family: Family) -> Iterator[str]:
     """Whether it is another flavor's: of one class some are given a reference beside the noise, and some are not."""
     try:
-        found = _beside(family.architecture(config), family)
+        shape = family.architecture(config)
     except (KeyError, TypeError, ValueError):
         return  # whoever reads all of it says what is wrong
-    wanted = _beside(family.published, family)
+    try:
+        found = family.beside(shape)
+    except ValueError as error:
+        yield f"{TRANSFORMER} is of no flavor that is trained here: {error}"
+        return
+    wanted = family.beside(family.published)
     if found is wanted:
         return
     flavors = " or ".join(name for name, one in family.flavors.items() if _is_given(one, found))
@@ -156,12 +161,6 @@ _GIVEN = {None: "nothing", Reference.BESIDE: "a reference", Reference.HOLES: "a 
 def _is_given(flavor: Flavor, beside: Reference | None) -> bool:
     """Whether a flavor's models have just that beside the noise."""
     return flavor.reference is beside or (beside is None and flavor.reference is Reference.BEHIND)
-
-
-def _beside(shape: Architecture, family: Family) -> Reference | None:
-    """What a model of this shape has in the channels of its tokens beside the noise."""
-    more = shape.token_channels // family.grid.patch**2 - shape.latent_channels
-    return next((one for one in _GIVEN if one and one.channels(shape.latent_channels, family.grid) == more), None)
 
 
 def _weights(folder: Path) -> list[Path]:

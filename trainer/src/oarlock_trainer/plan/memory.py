@@ -218,13 +218,13 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
     yield Component(name="block", bytes=live, arithmetic=f"{many}, the block at work")
     text = work.text_tokens * shape.text_width + shape.pooled_width
     own = shape.latent_channels * work.family.grid.patch**2
-    holes = shape.token_channels - own
-    latents = work.image_tokens * (_LATENT_BYTES * own + 2 * _BFLOAT16 * holes)
+    more = shape.token_channels - own
+    latents = work.image_tokens * (_LATENT_BYTES * own + 2 * _BFLOAT16 * more)
     yield Component(
         name="inputs",
         bytes=work.samples * (2 * _BFLOAT16 * text + latents),
         arithmetic=f"{work.samples} x text embeddings of this batch and the next, latents and loss"
-        + (", references with holes" if holes else ""),
+        + (", references beside the noise" if more else ""),
     )
     if pictures := min(work.encoded, work.samples):
         pixels = work.image_tokens // work.pictures * work.family.grid.edge**2

@@ -254,8 +254,11 @@ def _without(
     own = keys.reshape(-1, len(table), 2)[:, list(dict(rejected))].reshape(-1, 2)
     unusable = missing[SortedKeys(own).find(keys[missing]) >= 0] % len(table)
     unseen: list[int] = []
-    if seen := seen_texts(table, job.training):
-        unseen = seen.rows[missing_texts(job, table, text_places(found.texts, stores))].tolist()
+    if seen := seen_texts(table, job.training):  # of a reference that cannot be used there are no texts, either
+        pairs = table.pair_keys()
+        rows = np.unique(seen.rows[missing_texts(job, table, text_places(found.texts, stores))])
+        bad = SortedKeys(pairs[np.array(list(dict(rejected)), dtype=np.int64)])
+        unseen = rows[bad.find(pairs[rows]) >= 0].tolist()
     return replace(table.manifest, left_out=tuple(sorted({*table.manifest.left_out, *unusable.tolist(), *unseen})))
 
 

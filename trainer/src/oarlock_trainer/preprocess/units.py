@@ -94,7 +94,7 @@ def seen_text_work(keys: np.ndarray, encoded: Encoded, *, missing: np.ndarray, w
     """
     texts = np.flatnonzero(wanted)
     texts = texts[firsts(keys[texts])]
-    most = max(SHARD_BYTES // encoded.sequence, 1)
+    most = max(SHARD_BYTES // encoded.sequence // _STEP, 1) * _STEP
     unit = np.arange(len(texts)) // min(int(_in_steps(len(texts) // _UNITS)), most)
     absent = missing[texts]
     texts, unit = texts[absent], unit[absent]

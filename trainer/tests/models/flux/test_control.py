@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from oarlock_api.engine import Attention  # noqa: E402
 from oarlock_trainer.models import folder  # noqa: E402
 from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.encoders import PictureEncoder  # noqa: E402
+from oarlock_trainer.models.families import family_in  # noqa: E402
 from oarlock_trainer.models.family import Reference  # noqa: E402
 from oarlock_trainer.models.flux import forward, tiny  # noqa: E402
 from oarlock_trainer.models.flux.code import CODE  # noqa: E402
@@ -125,6 +128,20 @@ def test_the_published_model_is_what_is_counted(flavor: ModelFlavor) -> None:
     assert shape == FLUX1.architecture(published.config)
     assert whole(shape).trained == sum(one.numel() for one in published.parameters())
     assert (shape.latent_channels, shape.token_channels) == (16, 128)
+
+
+def test_a_model_s_own_folder_tells_what_it_is_given(model: Path, tiny_flux: Path, tmp_path: Path) -> None:
+    assert family_in(model).published == DEPTH.published
+    assert family_in(tiny_flux) is FLUX1
+    other = tmp_path / "other"
+    shutil.copytree(model, other)
+    path = other / "transformer" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"in_channels": 4 * tiny.LATENT_CHANNELS + 12}))
+    for family in (FLUX1, DEPTH):
+        with pytest.raises(
+            ConfigurationError, match=r"is of no flavor that is trained here: its tokens have \d+ channels"
+        ):
+            folder.check(other, family, field="training.model.path")
 
 
 def test_a_folder_of_another_flavor_is_told_apart_before_anything_is_loaded(model: Path, tiny_flux: Path) -> None:

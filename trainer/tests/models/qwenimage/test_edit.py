@@ -142,6 +142,14 @@ def test_the_same_caption_behind_another_picture_is_another_text(encoder: seen_c
     assert distance(one.float(), other.float()) > 0.01
 
 
+def test_marks_of_pictures_in_a_caption_stand_for_none(encoder: seen_captions.SeeingEncoder) -> None:
+    picture = drawn(128, 128)
+    with_marks, without = "a <|image_pad|><|vision_start|> boat<|video_pad|>", "a    boat "
+    found, _, _ = encoder.encode([with_marks], [picture])
+    wanted, _, _ = encoder.encode([without], [picture])
+    assert torch.equal(found, wanted)
+
+
 def test_a_picture_has_rows_and_columns_for_the_language_model(
     pipeline: Any, encoder: seen_captions.SeeingEncoder
 ) -> None:

@@ -34,6 +34,7 @@ BEFORE = (
 """64 tokens, which are dropped. The model was trained with these words: they are no text of ours, and must not change."""
 _PICTURE = "<|image_pad|>"
 _SEEN = "<|vision_start|>{}<|vision_end|>"
+_OF_PICTURES = (_PICTURE, "<|video_pad|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>")
 
 
 class SeeingEncoder:
@@ -73,5 +74,7 @@ class SeeingEncoder:
     def _tokens(self, caption: str, picture: int) -> Tensor:
         """(T,) int64: the system's turn, the picture's place, and as much of the caption and what ends its turn as may be."""
         before: list[int] = self._tokenizer(f"{BEFORE}{_SEEN.format(_PICTURE * picture)}").input_ids
+        for mark in _OF_PICTURES:  # in a caption they would stand for pictures that are not there
+            caption = caption.replace(mark, " ")
         text: list[int] = self._tokenizer(f"{caption}{BEHIND}").input_ids
         return torch.tensor([*before, *text[: self._words]])
