@@ -45,7 +45,7 @@ class SeenTexts:
         self._half = self._captions + self._rows
         self._row_of = np.concatenate([np.repeat(np.arange(self._rows), counts), np.arange(self._rows)])
         trained = np.array([one.role is not Role.EVALUATION for one in training.data.datasets])
-        self._flipped = trained & np.array([one.random_flip for one in training.data.datasets])
+        self._flipped = np.array([one.random_flip for one in training.data.datasets])
         self._leaves_out = trained & (training.objective.caption_dropout > 0)
 
     def __len__(self) -> int:
