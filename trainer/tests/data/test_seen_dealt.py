@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
-from dealing import EFFECTIVE, MASK, MIRRORED, ROWS, bits, loader, prepared, training
+from dealing import EFFECTIVE, MASK, MIRRORED, ROWS, Making, bits, loader, prepared, training
 
 from oarlock_api.data import Compression
 from oarlock_trainer.data.embedding_index import EmbeddingIndex, resolve
@@ -37,10 +37,10 @@ class Dealt(NamedTuple):
     beside: int
 
 
-def edits(*, dropout: float, flip: bool = True) -> Training:
+def edits(*, dropout: float, flip: bool = True, mode: str = "Cache") -> Training:
     sets = [
         {
-            "name": "photos", "source": {"path": "/data"}, "randomFlip": flip,
+            "name": "photos", "source": {"path": "/data"}, "randomFlip": flip, "imageEmbeds": {"mode": mode},
             "conditioning": {"kind": "Reference", "source": {"path": "/references"}},
         }
     ]  # fmt: skip
@@ -110,3 +110,12 @@ def test_where_nothing_is_flipped_every_text_is_beside_the_reference_as_it_stand
     found = dealt(tmp_path, edits(dropout=0.25, flip=False))
     assert all(one.beside == one.picture + MASK for one in found)
     assert {one.picture for one in found} == set(range(ROWS))
+
+
+def test_what_takes_the_place_of_a_picture_that_cannot_be_used_has_a_text_of_its_own(tmp_path: Path) -> None:
+    settings = edits(dropout=0.25, mode="OnTheFly")
+    one = loader(seen_by(tmp_path, settings), settings, encoding=Making([4]))
+    found = [sample for step in range(STEPS) for sample in samples(one.step(step))]
+    assert {one.picture % MIRRORED for one in found} == set(range(ROWS)) - {4}
+    assert all(one.beside == one.picture + MASK for one in found)
+    assert all(one.words in (one.picture % MIRRORED, NO_WORDS) for one in found)
