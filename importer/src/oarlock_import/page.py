@@ -82,7 +82,7 @@ value of config.env that a shell's command makes, as `$(pwd)` does: no shell is 
 - **Other families.** Adapters stand where SimpleTuner puts them in each: in Z-Image, Stable Diffusion 3.5
   (`model_family` sd3) and Qwen-Image (`qwen_image`) beside attention, in the last two beside that of the image's tokens
   alone; options of FLUX.1, whose names begin with `flux_`, change nothing there. Stable Diffusion 3.5 gets 256 tokens of
-  T5, as in diffusers' pipeline; SimpleTuner gives it 154. Of the flavours of Qwen-Image that edit pictures `edit-v1` is taken.
+  T5, as in diffusers' pipeline; SimpleTuner gives it 154. Of Qwen-Image's flavours that edit pictures `edit-v1` is taken.
 - **Output.** `output_dir` becomes `output.directory`, its last part alone, on the claim that `--claim` names. The job
   has the same name, or `--name`.
 - **Paths** stay as they are; what lies outside the output has to be mounted with `pod.volumes` and
