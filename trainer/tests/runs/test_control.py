@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import beside
 import pytest
 import torch
 from diffusers import FluxControlPipeline  # before ours: a rank imports less of diffusers
@@ -27,29 +28,14 @@ def test_control_pictures_are_learnt_by_any_ranks_drawn_and_exported(gang: Gang,
         depth = ImageOps.grayscale(Image.open(path)).convert("RGB")
         depth.save(depths / path.name)
     depth.save(drawn / "boat.png")
-    data: dict[str, Any] = {
-        "textEmbeds": {"path": str(gang.cache / "text")}, "imageEmbeds": {"path": str(tmp_path / "latents")},
-        "datasets": [
-            {
-                "name": "depths", "source": {"path": str(gang.pictures)}, "randomFlip": True,
-                "conditioning": {"kind": "Reference", "source": {"path": str(depths)}},
-            }
-        ],
-    }  # fmt: skip
-    pictures = {
-        "everySteps": 4, "prompts": [{"name": "boat", "prompt": "a boat"}], "resolutions": ["64x48"],
-        "inferenceSteps": 2, "references": {"path": str(drawn)},
-    }  # fmt: skip
-    job = gang.training(
-        model={"family": "Flux1", "flavor": "Depth", "path": str(model)}, steps=6, data=data, validation=pictures,
-        checkpoint={"intervalSteps": 3},
-    )  # fmt: skip
+    pairs = beside.data(gang, depths, tmp_path / "latents")
+    job = beside.training(gang, "Depth", model, pairs, drawn, steps=6, checkpoint={"intervalSteps": 3})
     calm = gang.run(tmp_path / "calm", job)
     assert calm.codes == {0: 0, 1: 0}, gang.log()
     assert (tmp_path / "calm/validation/step-4/boat-64x48.png").is_file()
     pipeline = FluxControlPipeline.from_pretrained(tmp_path / "calm/model", dtype=torch.bfloat16)
     assert pipeline.transformer.config.in_channels == 8 * tiny.LATENT_CHANNELS
-    live = data | {"datasets": [data["datasets"][0] | {"imageEmbeds": {"mode": "OnTheFly"}}]}
+    live = beside.data(gang, depths, tmp_path / "latents", imageEmbeds={"mode": "OnTheFly"})
 
     def leave(event: dict[str, Any]) -> None:
         if event["event"] == "step" and event["step"] == 3:
@@ -66,5 +52,5 @@ def test_control_pictures_are_learnt_by_any_ranks_drawn_and_exported(gang: Gang,
     assert alone.losses == pytest.approx(calm.losses, rel=2e-3)
     for path in depths.iterdir():
         ImageOps.invert(Image.open(path)).save(path)
-    other = settings | {"data": data | {"imageEmbeds": {"path": str(tmp_path / "others")}}}
+    other = settings | {"data": beside.data(gang, depths, tmp_path / "others")}
     assert gang.run(tmp_path / "other", other).losses[1] != calm.losses[1], "it is given what the reference shows"

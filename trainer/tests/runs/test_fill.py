@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import beside
 import numpy as np
 import pytest
 import torch
@@ -31,28 +32,14 @@ def test_holes_are_filled_in_by_any_ranks_drawn_and_exported(gang: Gang, tmp_pat
         picture.putalpha(Image.fromarray(alpha))
         picture.save(holes / f"{path.stem}.webp", lossless=True)
     picture.save(drawn / "boat.png")
-    data: dict[str, Any] = {
-        "textEmbeds": {"path": str(gang.cache / "text")}, "imageEmbeds": {"path": str(tmp_path / "latents")},
-        "datasets": [
-            {
-                "name": "holes", "source": {"path": str(gang.pictures)}, "randomFlip": True,
-                "conditioning": {"kind": "Reference", "source": {"path": str(holes)}},
-            }
-        ],
-    }  # fmt: skip
-    pictures = {
-        "everySteps": 4, "prompts": [{"name": "boat", "prompt": "a boat"}], "resolutions": ["64x48"],
-        "inferenceSteps": 2, "references": {"path": str(drawn)},
-    }  # fmt: skip
-    job = gang.training(
-        model={"family": "Flux1", "flavor": "Fill", "path": str(model)}, steps=4, data=data, validation=pictures,
-    )  # fmt: skip
+    pairs = beside.data(gang, holes, tmp_path / "latents")
+    job = beside.training(gang, "Fill", model, pairs, drawn, steps=4)
     calm = gang.run(tmp_path / "calm", job)
     assert calm.codes == {0: 0, 1: 0}, gang.log()
     assert (tmp_path / "calm/validation/step-4/boat-64x48.png").is_file()
     pipeline = FluxFillPipeline.from_pretrained(tmp_path / "calm/model", dtype=torch.bfloat16)
     assert pipeline.transformer.config.in_channels == 4 * (2 * tiny.LATENT_CHANNELS + 64)
-    live = data | {"datasets": [data["datasets"][0] | {"imageEmbeds": {"mode": "OnTheFly"}}]}
+    live = beside.data(gang, holes, tmp_path / "latents", imageEmbeds={"mode": "OnTheFly"})
     alone = gang.run(tmp_path / "alone", job | {"data": live, "gradientAccumulation": 2, "validation": None}, ranks=1)
     assert alone.codes == {0: 0}, gang.log()
     # The same samples, added up in another order in bfloat16.
@@ -62,5 +49,5 @@ def test_holes_are_filled_in_by_any_ranks_drawn_and_exported(gang: Gang, tmp_pat
         opaque.putalpha(255)
         opaque.save(path.with_suffix(".png"))  # nothing to fill in
         path.unlink()
-    whole = data | {"imageEmbeds": {"path": str(tmp_path / "others")}}
+    whole = beside.data(gang, holes, tmp_path / "others")
     assert gang.run(tmp_path / "whole", job | {"data": whole, "validation": None}).losses[1] != calm.losses[1]

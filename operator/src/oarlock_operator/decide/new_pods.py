@@ -102,9 +102,11 @@ def ask_again(o: Observation, draft: Draft) -> None:
 
 
 def write_down(draft: Draft, known: Mapping[int, Replacing]) -> None:
-    """These are the pods that are made anew, by rank."""
+    """These are the pods that are made anew, by rank; no surge pod is waited for in their places any more."""
+    recovery = draft.status.recovery
     replacing = tuple(known[rank] for rank in sorted(known))
-    draft.set(recovery=draft.status.recovery.model_copy(update={"replacing": replacing}))
+    surging = tuple(one for one in recovery.surging if one.rank not in known)
+    draft.set(recovery=recovery.model_copy(update={"replacing": replacing, "surging": surging}))
 
 
 def differs(o: Observation, draft: Draft) -> bool:

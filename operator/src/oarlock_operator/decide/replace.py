@@ -20,7 +20,7 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.rounds import MAX_LOST
 from oarlock_api.contract.status import PodStatus
-from oarlock_api.history import RecoveryStage, RecoveryStatus, Replacing, Rung
+from oarlock_api.history import RecoveryStage, Replacing, Rung
 from oarlock_operator.decide import (
     asked_to_go,
     attempt,
@@ -188,11 +188,8 @@ def _begin(o: Observation, draft: Draft, faults: list[Fault]) -> bool:
     lost = members & {one.rank for one in recovery.replacing}
     said = " ".join(filter(None, (f"{found.cause.message}.", standby.instead(o, draft, lost))))
     draft.set(
-        recovery=RecoveryStatus(
-            stage=RecoveryStage.REPLACE.value,
-            stage_start_time=o.now,
-            replacing=recovery.replacing,
-            surging=recovery.surging,
+        recovery=recovery.model_copy(
+            update={"stage": RecoveryStage.REPLACE.value, "stage_start_time": o.now, "not_before_time": None}
         ),
         restarts=counts,
         reason=found.cause.reason,
@@ -218,28 +215,22 @@ def _write_down(o: Observation, draft: Draft, faults: Sequence[Fault]) -> None:
     first = new_pods.numbers(o, draft, len(others))
     numbers = {rank: (first + index, reached) for index, rank in enumerate(others)}
     numbers |= {rank: (one.incarnation, one.round) for rank, one in made.items()}
-    new = {
-        rank: Replacing(
+    new: dict[int, Replacing] = {}
+    for rank, (incarnation, round_) in numbers.items():
+        anew = Replacing(
             rank=rank,
             incarnation=incarnation,
             node_name=lost[rank].pod.node or None,
             reason=lost[rank].reason[:253],
             round=round_,
             time=o.now,
-            ended=new_pods.seen_to_end(_pods_before(o, number, rank, incarnation)) or None,
         )
-        for rank, (incarnation, round_) in numbers.items()
-    }
+        ended = new_pods.seen_to_end(new_pods.before(o, number, anew))
+        new[rank] = anew.model_copy(update={"ended": ended or None})
     known = draft.attempt(number).replaced_node_names
     left = dict.fromkeys((*known, *(one.node_name for one in new.values() if one.node_name)))
     draft.record(number, replaced_node_names=tuple(left)[-32:])
     new_pods.write_down(draft, {one.rank: one for one in recovery.replacing} | new)
-    surging = tuple(one for one in recovery.surging if one.rank not in new)
-    draft.set(recovery=draft.status.recovery.model_copy(update={"surging": surging}))
-
-
-def _pods_before(o: Observation, number: int, rank: int, incarnation: int) -> list[Pod]:
-    return [pod for pod in o.pods if (pod.attempt, pod.rank) == (number, rank) and pod.incarnation < incarnation]
 
 
 def _follow_idle(o: Observation, draft: Draft) -> None:
@@ -348,9 +339,8 @@ def _end(o: Observation, draft: Draft, news: PodStatus) -> None:
     """The next round has made a step. Pods that it went on without are made all the same."""
     number, recovery = draft.status.attempt, draft.status.recovery
     replacing = recovery.replacing
-    draft.stage(None, None)
-    kept = {"replacing": replacing, "surging": recovery.surging}
-    draft.set(recovery=draft.status.recovery.model_copy(update=kept), reason=Reason.TRAINING)
+    trains = recovery.model_copy(update={"stage": None, "stage_start_time": None})
+    draft.set(recovery=trains, reason=Reason.TRAINING)
     draft.set(message=None)
     _forget(o, draft, news)
     _note_nodes(o, draft)

@@ -38,13 +38,9 @@ _WAITING = (Reason.GANG_UNAVAILABLE, Reason.WAITING_FOR_PREDECESSOR)
 _WITHOUT_A_NODE = (Reason.UNSCHEDULABLE, Reason.NOT_ENOUGH_HEALTHY_NODES)
 
 
-class _Surging(Struct, frozen=True):
-    rank: int = 0
-
-
 class _Recovery(Struct, frozen=True):
     stage: str | None = None
-    surging: tuple[_Surging, ...] = ()
+    surging: tuple[Json, ...] = ()
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -107,9 +103,9 @@ class SpareReader:
         fit = {name: node for name, node in fit.items() if name not in leaving}
         number = job.status.attempt
         needed = set(range(gang_size(job.spec, job.status, number))) - standing_by(job.status, number)
-        if needed <= {pod.rank for pod in pods if pod.attempt == number and pod.node in fit and not pod.stopped}:
-            return False
         stays = {pod.rank for pod in pods if pod.attempt == number and pod.node in fit and not pod.stopped}
+        if needed <= stays:
+            return False
         # A surge pod that has no node yet takes one.
         waits = sum(pod.rank in stays and not (pod.node or pod.stopped) for pod in pods if pod.attempt == number)
         missing = max(0, job.spec.nodes - len(stays)) + waits

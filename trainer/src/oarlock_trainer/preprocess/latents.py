@@ -22,6 +22,7 @@ from oarlock_trainer.runtime.stages import PipelineStage, Stages, ahead, wait_fo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Future
+    from contextlib import AbstractContextManager
 
     from oarlock_trainer.data.buckets import Cut, Size
     from oarlock_trainer.data.metadata.table import Picture
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from oarlock_trainer.preprocess.storing import Storing
     from oarlock_trainer.storage.files import Files
 
-READS = 8
+    Working = Callable[[], AbstractContextManager[None]]
+
+_READS = 8
 """Reading mostly waits, so even a rank with one thread for decoding has several for it."""
 
 
@@ -115,19 +118,55 @@ def encode_pictures(
     bound: Callable[[Sequence[tuple[int, Rejected]]], None] = lambda _: None,
     go_on: Callable[[], None],
 ) -> list[tuple[int, Rejected]]:
-    """Encode pictures, each unit into a shard of its own; returns rows whose pixels cannot be used, with the reason.
+    """Encode pictures in batches of one size, as of `encode_tasks`; one whose latents are not finite cannot be used."""
+    rejected: list[tuple[int, Rejected]] = []
 
-    `tasks` come in the order of their units. `threads` decode. `go_on` is called often, and may raise to stop, as `bound`
-    may, which is given what cannot be used so far: complete units are published, the one that is not is dropped.
+    def encoded(batch: Sequence[tuple[Task, np.ndarray]], working: Working) -> list[Future[Record | None]]:
+        with working():
+            pictures, pixels = zip(*((task.picture, found) for task, found in batch), strict=True)
+            latents = encode(pictures, pixels, encoder, batch[0][0].pair)
+        return [_pack(task, latent, out, rejected) for (task, _), latent in zip(batch, latents, strict=True)]
+
+    return encode_tasks(
+        tasks,
+        encoded,
+        out,
+        rejected,
+        batch_size=batch_size,
+        threads=threads,
+        progress=progress,
+        bound=bound,
+        go_on=go_on,
+    )
+
+
+def encode_tasks(
+    tasks: Iterable[AnyTask],
+    encoded: Callable[[Sequence[tuple[AnyTask, np.ndarray]], Working], list[Future[Record | None]]],
+    out: Storing,
+    rejected: list[tuple[int, Rejected]],
+    *,
+    batch_size: int,
+    threads: int,
+    progress: Progress,
+    bound: Callable[[Sequence[tuple[int, Rejected]]], None],
+    go_on: Callable[[], None],
+) -> list[tuple[int, Rejected]]:
+    """Read and decode pictures while others are encoded, each unit into a shard of its own.
+
+    `encoded` makes the records of a batch's pixels, and encodes within the context that it is given. `tasks` come in the
+    order of their units. `threads` decode. `go_on` is called often, and may raise to stop, as `bound` may, which is given
+    what cannot be used so far: complete units are published, the one that is not is dropped.
+
+    Returns `rejected`, rows whose pixels cannot be used, with the reason; sorted, once all is stored.
     """
     reading, decoding, encoding = (
-        PipelineStage("read", max(threads, READS)),
+        PipelineStage("read", max(threads, _READS)),
         PipelineStage("decode", threads),
         PipelineStage("encode", 1),
     )
-    rejected: list[tuple[int, Rejected]] = []
 
-    def start(task: Task) -> Future[np.ndarray]:
+    def start(task: AnyTask) -> Future[np.ndarray]:
         content = reading.submit(task.source.read, task.picture.file)
         return decoding.submit(decoded, task.picture, task.cut, task.pair, after=[content])
 
@@ -139,14 +178,10 @@ def encode_pictures(
             while batch := list(islice(members, batch_size)):
                 go_on()
                 store = batch[0][0].store
-                decodable = readable(batch, rejected, go_on)
+                decodable = _readable(batch, rejected, go_on)
                 bound(rejected)
                 if decodable:
-                    with encoding.working():
-                        pictures, pixels = zip(*((task.picture, found) for task, found in decodable), strict=True)
-                        latents = encode(pictures, pixels, encoder, batch[0][0].pair)
-                    made = zip(decodable, latents, strict=True)
-                    out.put(shard, [_pack(task, latent, out, rejected) for (task, _), latent in made])
+                    out.put(shard, encoded(decodable, encoding.working))
                 progress.advance(len(batch))
             out.publish(shard, store)
         out.drain()
@@ -202,7 +237,7 @@ def not_encodable(picture: Picture) -> Rejected:
     return Rejected(picture.dataset, picture.name, "not encodable", "the VAE gave non-finite latents")
 
 
-def readable(
+def _readable(
     batch: Sequence[tuple[AnyTask, Future[np.ndarray]]], rejected: list[tuple[int, Rejected]], go_on: Callable[[], None]
 ) -> list[tuple[AnyTask, np.ndarray]]:
     """Those of a batch whose pictures could be read and decoded; the others are added to `rejected`.

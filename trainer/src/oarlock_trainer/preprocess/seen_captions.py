@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.preprocess.latents import READS, Task, decoded, readable
+from oarlock_trainer.preprocess.latents import Task, encode_tasks
 from oarlock_trainer.preprocess.text import values
-from oarlock_trainer.runtime.stages import PipelineStage, Stages, ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +17,9 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.progress import Progress
     from oarlock_trainer.data.quarantine import Rejected
+    from oarlock_trainer.data.records import Record
     from oarlock_trainer.models.family_code import SeeingEncoder
+    from oarlock_trainer.preprocess.latents import Working
     from oarlock_trainer.preprocess.storing import Storing
 
 
@@ -43,37 +42,16 @@ def encode_seen_captions(
     bound: Callable[[Sequence[tuple[int, Rejected]]], None],
     go_on: Callable[[], None],
 ) -> list[tuple[int, Rejected]]:
-    """As encode_pictures; a record is as of encode_captions, without padding."""
-    reading, decoding, encoding = (
-        PipelineStage("read", max(threads, READS)),
-        PipelineStage("decode", threads),
-        PipelineStage("encode", 1),
+    """As of encode_tasks; a record is as of encode_captions, without padding."""
+
+    def encoded(batch: Sequence[tuple[SeenTask, np.ndarray]], working: Working) -> list[Future[Record | None]]:
+        with working():
+            made = encoder.encode([task.caption for task, _ in batch], [pixels for _, pixels in batch])
+        return [
+            out.pack(task.key, (length, sequence.shape[1], len(vector)), partial(values, vector, sequence[:length]))
+            for (task, _), sequence, vector, length in zip(batch, *made, strict=True)
+        ]
+
+    return encode_tasks(
+        tasks, encoded, out, [], batch_size=batch_size, threads=threads, progress=progress, bound=bound, go_on=go_on
     )
-    rejected: list[tuple[int, Rejected]] = []
-
-    def start(task: SeenTask) -> Future[np.ndarray]:
-        content = reading.submit(task.source.read, task.picture.file)
-        return decoding.submit(decoded, task.picture, task.cut, task.pair, after=[content])
-
-    stages = (reading, decoding, encoding, *out.stages)
-    with progress.over(stages), Stages(stages, making=3):
-        started = ahead(tasks, start, limit=2 * (threads + batch_size))
-        for _, members in groupby(started, key=lambda one: one[0].unit):
-            shard = Shard()
-            while batch := list(islice(members, batch_size)):
-                go_on()
-                store = batch[0][0].store
-                seen = readable(batch, rejected, go_on)
-                bound(rejected)
-                if seen:
-                    with encoding.working():
-                        made = encoder.encode([task.caption for task, _ in seen], [pixels for _, pixels in seen])
-                    records = []
-                    for (task, _), sequence, vector, length in zip(seen, *made, strict=True):
-                        shape = (length, sequence.shape[1], len(vector))
-                        records.append(out.pack(task.key, shape, partial(values, vector, sequence[:length])))
-                    out.put(shard, records)
-                progress.advance(len(batch))
-            out.publish(shard, store)
-        out.drain()
-    return sorted(rejected)

@@ -12,10 +12,14 @@ from __future__ import annotations
 import ipaddress
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.requests import Request, parse_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LOOPBACK = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
 
@@ -53,15 +57,17 @@ class StatusAccess:
 
     def ended(self, target: str) -> str:
         """The pods whose end the operator has seen, as it says with a question that is signed; else empty."""
-        if self.key is None or not self._is_signed(self.key, target):
-            return ""
-        return gang_key.told_to_have_ended(self.key, target, pod_uid=self.pod_uid)
+        return self._told(target, gang_key.told_to_have_ended)
 
     def surge(self, target: str) -> str:
         """The surge pods that the operator makes, as it says with a question that is signed; else empty."""
+        return self._told(target, gang_key.told_of_surge)
+
+    def _told(self, target: str, read: Callable[..., str]) -> str:
+        """What a signed question says besides, as `read` of gang_key finds it proven; else empty."""
         if self.key is None or not self._is_signed(self.key, target):
             return ""
-        return gang_key.told_of_surge(self.key, target, pod_uid=self.pod_uid)
+        return read(self.key, target, pod_uid=self.pod_uid)
 
     def _is_signed(self, key: bytes, target: str) -> bool:
         return gang_key.asked_by_one_of_us(key, target, pod_uid=self.pod_uid, now=time.time())
