@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,3 +78,12 @@ def test_train_refuses_a_job_file_that_it_does_not_understand(
     job.write_text('{"version": 99}')
     assert main(["train", str(job)]) == 85
     assert "version 99" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "oarlock_trainer", "check-storage", str(tmp_path), "--min-free", "1"]
+    ended = subprocess.run(command, check=False, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, "")

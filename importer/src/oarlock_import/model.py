@@ -75,8 +75,8 @@ def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[
         if "revision" in options:
             options.carry(draft, "revision", to="training.model.hub.revision")
         places.report.task(
-            "a gated repository needs a token: kubectl create secret generic hub --from-literal=token=..., then set "
-            "training.model.hub.tokenSecretRef to {name: hub, key: token}"
+            f"if {repository} is gated or private, it needs a token: kubectl create secret generic hub "
+            "--from-literal=token=..., then set training.model.hub.tokenSecretRef to {name: hub, key: token}"
         )
     else:
         options.carry(draft, "pretrained_model_name_or_path", to="training.model.path", value=places.path(name))

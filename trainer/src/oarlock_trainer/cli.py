@@ -32,7 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{IMPORT} is not installed: pip install 'oarlock-trainer[import]' (in a checkout: make setup)"
             )
     options = parser.parse_args(given)
-    code: int = options.run(options)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if options.run is _agent:  # nobody reads it through a pipe: something else broke
+            raise
+        # Whoever read it has seen enough. What is still to be written would raise again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 128 + signal.SIGPIPE
     return code
 
 

@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,7 +37,8 @@ def exit_codes() -> None:
 
 
 def _pass_on(command: str, rest: list[str] | None, distribution: str) -> None:
-    program = shutil.which(TRAINER)
+    # That of this command's own environment, which need not be on PATH.
+    program = shutil.which(TRAINER, path=str(Path(sys.executable).parent)) or shutil.which(TRAINER)
     if program is None:
         raise NotNowError(f"{TRAINER} is not installed here: pip install {distribution}")
     raise typer.Exit(subprocess.run([program, command, *(rest or ())], check=False).returncode)
