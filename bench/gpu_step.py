@@ -1,4 +1,4 @@
-"""A training step of FLUX.1's real blocks on one GPU: diffusers' forward pass, ours, compiled, by kernel, recomputed, float8.
+"""A training step of FLUX.1's real blocks on a GPU: as diffusers has it and as a job has it, by kernel, compiled, recomputed.
 
     .venv/bin/python bench/gpu_step.py [--pixels 1024] [--batch 1] [--blocks auto] [--rounds 20]
 
@@ -41,18 +41,18 @@ WARM = 3
 CONTENDERS: dict[str, dict[str, Any]] = {
     "diffusers, eager": {"theirs": True},
     "diffusers, eager, all recomputed": {"theirs": True, "share": 1.0},
-    "ours, eager": {},
-    "ours, eager, half recomputed": {"share": 0.5},
-    "ours, eager, all recomputed": {"share": 1.0},
-    "ours, compiled": {"compile": "Default"},
-    "ours, compiled, SDPA": {"compile": "Default", "attention": "SDPA"},
-    "ours, compiled, CuDNN": {"compile": "Default", "attention": "CuDNN"},
-    "ours, compiled, Flash2": {"compile": "Default", "attention": "Flash2"},
-    "ours, compiled, Flash3": {"compile": "Default", "attention": "Flash3"},
-    "ours, compiled, half recomputed": {"compile": "Default", "share": 0.5},
-    "ours, compiled, all recomputed": {"compile": "Default", "share": 1.0},
-    "ours, max-autotune": {"compile": "MaxAutotune"},
-    "ours, compiled, float8": {"compile": "Default", "float8": True},
+    "a job, eager": {},
+    "a job, eager, half recomputed": {"share": 0.5},
+    "a job, eager, all recomputed": {"share": 1.0},
+    "a job, compiled": {"compile": "Default"},
+    "a job, compiled, SDPA": {"compile": "Default", "attention": "SDPA"},
+    "a job, compiled, CuDNN": {"compile": "Default", "attention": "CuDNN"},
+    "a job, compiled, Flash2": {"compile": "Default", "attention": "Flash2"},
+    "a job, compiled, Flash3": {"compile": "Default", "attention": "Flash3"},
+    "a job, compiled, half recomputed": {"compile": "Default", "share": 0.5},
+    "a job, compiled, all recomputed": {"compile": "Default", "share": 1.0},
+    "a job, max-autotune": {"compile": "MaxAutotune"},
+    "a job, compiled, float8": {"compile": "Default", "float8": True},
 }
 
 

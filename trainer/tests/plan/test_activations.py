@@ -33,6 +33,8 @@ DOUBLE, SINGLE = FLUX1.published.kinds
 _BFLOAT16 = torch.bfloat16
 _TEXT, _SIDE = 128, 32
 _TOKENS = _TEXT + _SIDE**2
+_SAMPLES = 2
+"""Of one alone a compiled double block keeps less."""
 
 
 def make_transformer(*, double: int, single: int, heads: int) -> Any:
@@ -45,14 +47,14 @@ def make_transformer(*, double: int, single: int, heads: int) -> Any:
     )  # fmt: skip
 
 
-def forward(transformer: Any, *, text: int, side: int, device: str = "cpu") -> Any:
+def forward(transformer: Any, *, text: int, side: int, samples: int = 1, device: str = "cpu") -> Any:
     def some(*shape: int) -> Any:
         return torch.rand(*shape, dtype=_BFLOAT16, device=device)
 
     return transformer(
-        hidden_states=some(1, side**2, 64), encoder_hidden_states=some(1, text, 64), pooled_projections=some(1, 64),
-        timestep=some(1), guidance=some(1), img_ids=torch.zeros(side**2, 3, device=device),
-        txt_ids=torch.zeros(text, 3, device=device), return_dict=False,
+        hidden_states=some(samples, side**2, 64), encoder_hidden_states=some(samples, text, 64),
+        pooled_projections=some(samples, 64), timestep=some(samples), guidance=some(samples),
+        img_ids=torch.zeros(side**2, 3, device=device), txt_ids=torch.zeros(text, 3, device=device), return_dict=False,
     )[0]  # fmt: skip
 
 
@@ -75,13 +77,13 @@ def widths_kept(
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        forward(transformer, text=_TEXT, side=_SIDE)
+        forward(transformer, text=_TEXT, side=_SIDE, samples=_SAMPLES)
     sizes = [
         tensor.untyped_storage().nbytes()
         for place, tensor in kept.items()
         if place not in weights and tensor.dtype in dtypes
     ]
-    return sum(sizes) / (_TOKENS * heads * 128 * 2)
+    return sum(sizes) / (_SAMPLES * _TOKENS * heads * 128 * 2)
 
 
 def test_an_eager_block_keeps_no_more_than_is_planned_for() -> None:
@@ -130,7 +132,9 @@ def test_a_compiled_block_keeps_what_is_planned_for_its_kind(tmp_path: Path, *, 
     one_each = kept(double=1, single=1)
     for kind, more in ((DOUBLE, {"double": 2, "single": 1}), (SINGLE, {"double": 1, "single": 2})):
         planned = widths(kind.kept, compiled=True, lean=lean)
-        assert planned - 0.2 < kept(**more) - one_each <= planned
+        # Code that is built for the CPU recomputes one width more of a lean single block than is counted without building.
+        less = 1.2 if lean else 0.2
+        assert planned - less < kept(**more) - one_each <= planned
 
 
 def make_vae() -> Any:

@@ -68,7 +68,7 @@ def test_optimizer_states_are_spread_over_the_ranks(ranks: int, adamw: float, li
 
 
 @pytest.mark.parametrize(
-    ("tokens", "inputs_alone", "compiled", "lean", "eager"), [(4608, 1.61, 28.8, 20.2, 39), (1536, 0.54, 9.6, 6.7, 13)]
+    ("tokens", "inputs_alone", "compiled", "lean", "eager"), [(4608, 1.61, 30.3, 18.4, 33), (1536, 0.54, 10.1, 6.1, 11)]
 )
 def test_activations_of_a_picture_follow_the_table(
     tokens: int, inputs_alone: float, compiled: float, lean: float, eager: float
@@ -82,13 +82,13 @@ def test_activations_of_a_picture_follow_the_table(
     assert kept(0, compiled=True) == pytest.approx(compiled, abs=0.06)
     assert kept(0, compiled=True, lean=True) == pytest.approx(lean, abs=0.06)
     assert kept(0, compiled=False) == pytest.approx(eager, abs=0.5)
-    assert working_bytes(FLUX.kinds, token_bytes=one, compiled=True) == pytest.approx(20.2 * one)
+    assert working_bytes(FLUX.kinds, token_bytes=one, compiled=True) == pytest.approx(21.1 * one)
 
 
 def test_the_first_blocks_are_recomputed_and_all_double_ones_come_first() -> None:
     kinds = shaped(double_blocks=2, single_blocks=2).kinds
     sizes = [kept_bytes(kinds, recomputed=number, token_bytes=10, compiled=True) for number in range(5)]
-    assert [more - less for more, less in pairwise(sizes)] == [182, 182, 162, 162]
+    assert [more - less for more, less in pairwise(sizes)] == [191, 191, 171, 171]
 
 
 def test_adapters_cost_little_beside_their_frozen_base() -> None:

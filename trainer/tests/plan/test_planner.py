@@ -22,9 +22,9 @@ from oarlock_trainer.runtime.errors import ConfigurationError
 TINY = shaped(double_blocks=2, single_blocks=4, heads=4, head_width=16, text_width=32, pooled_width=32)
 
 
-def test_the_default_job_on_four_nodes_recomputes_47_of_57_blocks_when_compiled() -> None:
+def test_the_default_job_on_four_nodes_recomputes_45_of_57_blocks_when_compiled() -> None:
     plan = on_h100(**COMPILED)
-    assert (plan.zero_stage, plan.recomputed, plan.bucket_elements) == (1, 47, 500_000_000)
+    assert (plan.zero_stage, plan.recomputed, plan.bucket_elements) == (1, 45, 500_000_000)
     assert plan.work.lean
     assert plan.speed is not None
     assert plan.speed.seconds == pytest.approx(4.9, abs=0.05)
@@ -35,10 +35,10 @@ def test_the_default_job_on_four_nodes_recomputes_47_of_57_blocks_when_compiled(
 
 
 def test_what_is_not_compiled_keeps_more_and_recomputes_more() -> None:
-    assert on_h100().recomputed == 53
+    assert on_h100().recomputed == 51
 
 
-@pytest.mark.parametrize(("samples", "pixels", "free"), [(4, 1024, 27), (2, 1024, 57), (4, 512, 57), (8, 512, 43)])
+@pytest.mark.parametrize(("samples", "pixels", "free"), [(4, 1024, 33), (2, 1024, 57), (4, 512, 57), (8, 512, 49)])
 def test_smaller_batches_and_pictures_leave_more_blocks_alone(samples: int, pixels: int, free: int) -> None:
     plan = on_h100(batchSize=samples, resolution=pixels, **COMPILED)
     assert 57 - plan.recomputed == pytest.approx(free, abs=1)

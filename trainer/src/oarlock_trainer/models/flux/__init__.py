@@ -1,1 +1,1 @@
-"""FLUX.1: its encoders, its own forward pass, and a small model of the same layout for tests."""
+"""FLUX.1: diffusers' own forward pass, its encoders, and a small model of the same layout for tests."""

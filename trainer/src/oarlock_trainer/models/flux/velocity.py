@@ -106,10 +106,7 @@ def unpack(tokens: Tensor, *, channels: int, height: int, width: int) -> Tensor:
 
 @cache
 def image_ids(height: int, width: int, device: torch.device) -> Tensor:
-    """(h/2 x w/2, 3) float32: 0, row and column of each token of h x w latents.
-
-    The same tensor each time: see `RotaryTables`.
-    """
+    """(h/2 x w/2, 3) float32: 0, row and column of each token of h x w latents."""
     rows, columns = torch.arange(height // 2, device=device), torch.arange(width // 2, device=device)
     grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1).reshape(-1, 2)
     return torch.cat([torch.zeros_like(grid[:, :1]), grid], dim=1).to(torch.float32)
@@ -117,7 +114,7 @@ def image_ids(height: int, width: int, device: torch.device) -> Tensor:
 
 @cache
 def ids_with_reference(size: tuple[int, int], reference: tuple[int, int], device: torch.device) -> Tensor:
-    """The same of latents (h, w) and a reference's behind them, which have 1 in place of 0. The same tensor each time."""
+    """The same of latents (h, w) and a reference's behind them, which have 1 in place of 0."""
     behind = image_ids(*reference, device).clone()
     behind[:, 0] = 1.0
     return torch.cat([image_ids(*size, device), behind])
@@ -125,5 +122,5 @@ def ids_with_reference(size: tuple[int, int], reference: tuple[int, int], device
 
 @cache
 def text_ids(tokens: int, device: torch.device) -> Tensor:
-    """(tokens, 3) float32: text has no place in the picture. The same tensor each time."""
+    """(tokens, 3) float32: text has no place in the picture."""
     return torch.zeros(tokens, 3, device=device)

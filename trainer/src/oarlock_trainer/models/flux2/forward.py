@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.models.compute import diffusers_pass
-from oarlock_trainer.models.flux2.attention import JointAttention, ParallelAttention
+from oarlock_trainer.models.compute.joint_attention import JointAttention
+from oarlock_trainer.models.flux2.attention import ParallelAttention
 
 if TYPE_CHECKING:
     from oarlock_trainer.models.compute.attention import Attend
