@@ -115,6 +115,7 @@ def test_every_optional_group_starts_with_its_defaults_unless_its_presence_means
         "spec.training.data.datasets[].metadata",
         "spec.training.data.datasets[].metadata.discovery",
         "spec.training.data.datasets[].imageEmbeds.location",
+        "spec.training.data.datasets[].video",
         "spec.pod.patch",
     }
     without_default = {

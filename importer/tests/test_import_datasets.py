@@ -122,7 +122,7 @@ def test_roles(
     ("changed", "refused"),
     [
         ({"type": "csv", "csv_file": "list.csv"}, "csv_file"),
-        ({"dataset_type": "video"}, "boats"),
+        ({"dataset_type": "video"}, "video"),
         ({"instance_data_dir": None}, "instance_data_dir"),
         ({"caption_strategy": "huggingface"}, "caption_strategy"),
         ({"caption_strategy": "instanceprompt"}, "instance_prompt"),

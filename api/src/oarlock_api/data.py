@@ -45,7 +45,8 @@ class DataTuning(Group):
     """Speed of the data path; each is the planner's choice when absent."""
 
     vae_batch_size: Annotated[StrictInt, Field(ge=1, le=1024)] | None = Field(
-        default=None, description="Pictures per VAE call. SimpleTuner: vae_batch_size."
+        default=None,
+        description="Pictures per VAE call; a video has one of its own. SimpleTuner: vae_batch_size.",
     )
     text_batch_size: Annotated[StrictInt, Field(ge=1, le=1024)] | None = Field(
         default=None, description="Captions per text encoder call. SimpleTuner: text_encoder_batch_size."

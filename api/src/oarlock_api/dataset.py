@@ -9,6 +9,7 @@ from oarlock_api.group import Group
 from oarlock_api.location import Location
 from oarlock_api.primitives import Label, LongText, Probability, Step, Text, Word
 from oarlock_api.rules import Rule, exactly_one, only_when, ordered
+from oarlock_api.videos import Video
 
 Size = Annotated[StrictFloat, Field(gt=0, le=16384)]
 Aspect = Annotated[StrictFloat, Field(gt=0, le=100)]
@@ -93,6 +94,12 @@ class Parquet(Group):
     )
     filename_has_extension: StrictBool = Field(
         default=True, description="File names carry their extension. SimpleTuner: identifier_includes_extension."
+    )
+    frames_column: Word | None = Field(
+        default=None, description="With video: frames of the file; absent = frames. SimpleTuner: num_frames_column."
+    )
+    fps_column: Word | None = Field(
+        default=None, description="With video: frames a second of the file; absent = fps. SimpleTuner: fps_column."
     )
 
 
@@ -263,6 +270,11 @@ class Dataset(Group):
             message="randomFlip is for what is trained on, a data set with role: Evaluation is shown as it is: remove it",
             holds=lambda dataset: not dataset.random_flip or dataset.role != Role.EVALUATION,
         ),
+        Rule(
+            cel="!has(self.video) || !has(self.conditioning)",
+            message="masks and references are for pictures: remove conditioning, or video",
+            holds=lambda dataset: dataset.video is None or dataset.conditioning is None,
+        ),
     )
 
     name: Label = Field(
@@ -274,7 +286,14 @@ class Dataset(Group):
         "(with LoRA: adapters learn to leave these pictures as the base model has them). SimpleTuner: dataset_type eval, "
         "is_regularisation_data.",
     )
-    source: Location = Field(description="The pictures. SimpleTuner: type, instance_data_dir, aws_data_prefix.")
+    source: Location = Field(
+        description="The pictures, or with video the videos. SimpleTuner: type, instance_data_dir, aws_data_prefix."
+    )
+    video: Video | None = Field(
+        default=None,
+        description="The source holds videos instead, and these of their frames are learnt; {} = the defaults. SimpleTuner: "
+        "dataset_type video.",
+    )
     conditioning: Conditioning | None = Field(
         default=None, description="A second picture for each: a mask of what counts, or a reference."
     )

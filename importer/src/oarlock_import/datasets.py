@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.weights import SEEING
-from oarlock_import import captions, conditioning, crops, metadata
+from oarlock_import import captions, conditioning, crops, metadata, videos
 from oarlock_import.captions import own_or_global
 from oarlock_import.draft import Draft
 from oarlock_import.options import Options
@@ -18,7 +18,7 @@ from oarlock_import.tables.dataset import CONDITIONING, DATASET, EMBEDS, SEEN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ROLES = {"image": "Train", "eval": "Evaluation"}
+_ROLES = {"image": "Train", videos.TYPE: "Train", "eval": "Evaluation"}
 _DATASET, _EMBEDS, _CONDITIONING = table(*DATASET), table(*EMBEDS), table(*CONDITIONING)
 _TABLES = dict.fromkeys(_ROLES, _DATASET) | {
     "text_embeds": _EMBEDS,
@@ -51,11 +51,14 @@ def place(
     home, filters = _text_embeds(texts, draft if cached else Draft(), places, find)
     drafts = [_dataset(entry, options, places=places, home=home, latents=latents, filters=filters) for entry in sets]
     given = [entry.options for entry in sets]
+    model = draft.get("training.model") or {}
+    for entry, written in zip(sets, drafts, strict=True):
+        videos.place(entry.options, written, is_video=entry.kind == videos.TYPE, family=model.get("family"))
     conditioning.place(
         list(zip(given, drafts, strict=True)),
         options,
         paired,
-        model=draft.get("training.model") or {},
+        model=model,
         locate=partial(_source, places=places),
     )
     _weights(given, drafts, options)
@@ -92,7 +95,9 @@ def _read(entries: list[Any], options: Options, source: str) -> list[DatasetEntr
         if _is_disabled(given):
             options.report.ignored(source, name, "disabled")
         elif kind not in _TABLES:
-            options.report.refused(source, name, f"dataset_type {kind} is not here, these are pictures and captions")
+            options.report.refused(
+                source, name, f"dataset_type {kind} is not here, these are pictures, videos and captions"
+            )
         else:
             read = Options(f"{source}[{name}]", given, rows=_TABLES[kind], report=options.report)
             found.append(DatasetEntry(name, kind, read))
@@ -216,7 +221,7 @@ def _dataset(
         dataset.mapped("is_regularisation_data", words=f"-> role: {role}")
     if (location := _source(dataset, "source", places=places)) is not None:
         draft.put("source", location)
-    metadata.place(dataset, options, draft, places=places)
+    metadata.place(dataset, options, draft, places=places, videos=entry.kind == videos.TYPE)
     captions.place(dataset, options, draft, filters=filters)
     _latents(dataset, options, draft, places=places, stores=latents)
     crops.place(dataset, options, draft)

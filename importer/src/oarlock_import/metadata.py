@@ -16,8 +16,8 @@ _DISCOVERY = ("discovery", "json")
 _ROWS = table(*PARQUET)
 
 
-def place(dataset: Options, options: Options, draft: Draft, *, places: Places) -> None:
-    """Write metadata.discovery or metadata.parquet."""
+def place(dataset: Options, options: Options, draft: Draft, *, places: Places, videos: bool) -> None:
+    """Write metadata.discovery or metadata.parquet, of pictures or `videos`."""
     backend = str(dataset.value("metadata_backend")).lower()
     if backend in _DISCOVERY:
         draft.put("metadata.discovery", {})
@@ -25,12 +25,12 @@ def place(dataset: Options, options: Options, draft: Draft, *, places: Places) -
         dataset.ignored("parquet", "metadata_backend is not parquet")
     elif backend == "parquet":
         dataset.mapped("metadata_backend", words="-> metadata.parquet")
-        _parquet(dataset, options, draft, places)
+        _parquet(dataset, options, draft, places, videos=videos)
     else:
         dataset.refused("metadata_backend", f"{backend} is not here: use discovery or parquet")
 
 
-def _parquet(dataset: Options, options: Options, draft: Draft, places: Places) -> None:
+def _parquet(dataset: Options, options: Options, draft: Draft, places: Places, *, videos: bool) -> None:
     given = dataset.value("parquet")
     if not isinstance(given, dict) or not given.get("path"):
         dataset.refused("parquet", "has to name the table: parquet: {path: ...}")
@@ -48,7 +48,7 @@ def _parquet(dataset: Options, options: Options, draft: Draft, places: Places) -
     if "caption_column" not in block and options.value("parquet_caption_column"):
         columns = options.value("parquet_caption_column")
     block.carry(draft, "caption_column", value=columns if isinstance(columns, list) else [columns])
-    for key in ("width_column", "height_column"):
+    for key in ("width_column", "height_column", *(("num_frames_column", "fps_column") if videos else ())):
         if key not in block:
             block.refused(key, "is missing: the table has to hold the sizes, or use metadata_backend discovery")
     block.settle(draft)

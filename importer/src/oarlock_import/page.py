@@ -13,7 +13,7 @@ from oarlock_import.importing import OPTIONS
 from oarlock_import.optimizer import ALGORITHMS
 from oarlock_import.report import shown
 from oarlock_import.rows import Fate
-from oarlock_import.tables.dataset import CONDITIONING, DATASET, EMBEDS, PARQUET, SEEN, WEBHOOK
+from oarlock_import.tables.dataset import CONDITIONING, DATASET, EMBEDS, PARQUET, SEEN, VIDEO, WEBHOOK
 from oarlock_import.tables.launch import ACCELERATE, DEEPSPEED, DYNAMO
 from oarlock_import.tables.lycoris import LYCORIS, PRESET
 
@@ -113,6 +113,7 @@ def page() -> str:
         "Options": OPTIONS.values(),
         "Entries of multidatabackend.json": DATASET,
         "Their block `parquet`": PARQUET,
+        "Their block `video`": VIDEO,
         "Entries for masks and references": CONDITIONING,
         "Entries for text and image embeddings": EMBEDS,
         "Entries for conditioning image embeddings": SEEN,

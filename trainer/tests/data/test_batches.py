@@ -187,7 +187,7 @@ def test_a_picture_that_cannot_be_used_is_tried_once(tmp_path: Path) -> None:
 def test_a_bucket_in_which_no_picture_can_be_used_ends_the_job_with_its_name(tmp_path: Path) -> None:
     data, making = prepared(tmp_path), Making(range(0, ROWS, 2))
     one = loader(data, training(batchSize=EFFECTIVE, **on_the_fly("Train")), encoding=making)
-    with pytest.raises(ConfigurationError, match='"train": of the 12 pictures that are trained at 64 x 64 none'):
+    with pytest.raises(ConfigurationError, match='"train": of the 12 pictures that are trained at 64x64 none'):
         list(map(one.step, range(12)))
 
 

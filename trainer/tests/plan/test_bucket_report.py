@@ -41,8 +41,8 @@ def report() -> dict[str, Any]:
 
 def test_each_bucket_says_what_it_had_before_and_what_it_has_now(report: dict[str, Any]) -> None:
     assert report["datasets"][0]["buckets"][1] == {
-        "width": 80, "height": 48, "aspect": 1.67, "pictures": 3, "repeatsBefore": 1, "repeats": 2, "samplesBefore": 6,
-        "samples": 9, "stepsPerEpoch": 1,
+        "width": 80, "height": 48, "aspect": 1.67, "frames": 1, "pictures": 3, "repeatsBefore": 1, "repeats": 2,
+        "samplesBefore": 6, "samples": 9, "stepsPerEpoch": 1,
     }  # fmt: skip
     assert report["stepsPerEpoch"] == 54 // 8 + 9 // 8
 
@@ -70,3 +70,8 @@ def test_the_picture_has_a_row_for_each_bucket_whatever_names_are_like(report: d
 
 def test_a_run_without_buckets_has_a_report(report: dict[str, Any]) -> None:
     ET.fromstring(bucket_report.picture(report | {"datasets": []}))  # noqa: S314 - ours
+
+
+def test_buckets_of_videos_are_named_with_their_frames(report: dict[str, Any]) -> None:
+    report["datasets"][0]["buckets"][0]["frames"] = 33
+    assert "80 x 48 x 33 (1.67)" in bucket_report.picture(report)

@@ -160,3 +160,26 @@ def test_the_summary_names_the_busiest_stage() -> None:
     assert "busy: read 25% of 4 threads, encode 80% of 1 thread" in words
     assert words.endswith("encode decides about the speed")
     assert "rank 0 encoded 10 of 20 in 0:00:10 (1.0/s)" in words
+
+
+def test_what_is_started_and_not_given_weighs_no_more_than_it_may() -> None:
+    stage = PipelineStage("weighed", 1)
+    begun: list[int] = []
+
+    def start(number: int):  # noqa: ANN202 - the future's type says nothing here
+        begun.append(number)
+        return stage.submit(int, number)
+
+    with Stages((stage,), making=1):
+        for number, _ in ahead(range(20), start, limit=10, weight=lambda number: 1 if number % 5 else 3, most=4):
+            waiting = begun[begun.index(number) + 1 :]
+            assert sum(1 if one % 5 else 3 for one in waiting) <= 4
+    assert begun == list(range(20))
+
+
+def test_what_weighs_more_than_may_wait_is_started_alone() -> None:
+    stage = PipelineStage("heavy", 1)
+    with Stages((stage,), making=1):
+        given = [number for number, _ in ahead(range(3), lambda number: stage.submit(int, number), limit=9,
+                                               weight=lambda _: 5, most=4)]  # fmt: skip
+    assert given == [0, 1, 2]

@@ -97,10 +97,12 @@ def prepared(
     *,
     mirrored: bool = False,
     masked: bool = False,
+    frames: Sequence[int] = (),
 ) -> Prepared:
     """Rows of both sizes, whose latents hold the row's number and whose texts hold the caption's.
 
-    With `mirrored` the latents of mirrored pictures are stored, too; with `masked` masks, both ways.
+    With `mirrored` the latents of mirrored pictures are stored, too; with `masked` masks, both ways. `frames` are those of
+    each data set's samples, of which a latent takes four.
     """
     store, latents, texts = LocalFiles(folder / "embeds", field="data"), Shard(), Shard()
     parts = []
@@ -118,13 +120,16 @@ def prepared(
             "image_key": [number.to_bytes(16, "little") for number in numbers],
             "text_keys": [[word.to_bytes(16, "big") for word in some] for some in words],
         }
+        many = frames[place] if frames else 1
+        if many > 1:
+            columns["frames"] = [many] * ROWS
         if masked:
             columns["pair"] = [f"mask-{number}.png" for number in numbers]
             columns["pair_key"] = [(2**40 + number).to_bytes(16, "little") for number in numbers]
         write_part(folder, f"{place}.arrow", columns)
         parts.append(TablePart(file=f"{place}.arrow", dataset=place, rows=ROWS))
         for number, (width, height) in zip(numbers, sizes, strict=True):
-            values = np.full((4, height // 8, width // 8), number, dtype=np.uint16)
+            values = np.full((4 * ((many - 1) // 4 + 1), height // 8, width // 8), number, dtype=np.uint16)
             latents.append(pack(number.to_bytes(16, "little"), values, values.shape, Compression.NONE))
         for word in (word for some in words for word in some):
             texts.append(text(word))

@@ -78,7 +78,8 @@ DATASET: tuple[Row, ...] = (
         "conditioning conditioning_config",
     ),
     *refused("it belongs to an entry of dataset_type conditioning", "conditioning_type source_dataset_id"),
-    *refused("pictures only, no video or sound", "video audio"),
+    judged("video", "video", Kind.ANY),
+    *refused("pictures and videos only, no sound", "audio"),
     *refused("no classifier filters pictures here", "nsfw nsfw_filter nsfw_detection"),
     *ignored(
         "caches are keyed by content",
@@ -135,12 +136,28 @@ PARQUET: tuple[Row, ...] = (
     mapped("fallback_caption_column", "metadata.parquet.fallbackCaptionColumn", Kind.TEXT),
     mapped("identifier_includes_extension", "metadata.parquet.filenameHasExtension", Kind.SWITCH, default=False),
     *ignored("the aspect is width / height", "aspect_ratio_column"),
+    mapped("num_frames_column", "metadata.parquet.framesColumn", Kind.TEXT),
+    mapped("fps_column", "metadata.parquet.fpsColumn", Kind.TEXT),
     *refused(
-        "pictures only, no video or sound",
-        "num_frames_column fps_column audio_column lyrics_column sample_rate_column duration_column"
-        " num_channels_column",
+        "pictures and videos only, no sound",
+        "audio_column lyrics_column sample_rate_column duration_column num_channels_column",
     ),
     *refused("boxes are not used", "bbox_column"),
+)
+
+VIDEO: tuple[Row, ...] = (
+    judged("num_frames", "video.frames", Kind.WHOLE, default=125),
+    judged("min_frames", "video.minFrames", Kind.WHOLE),
+    judged("max_frames", "video.frames", Kind.WHOLE),
+    judged(
+        "bucket_strategy",
+        "video.minFrames, video.frameInterval",
+        Kind.TEXT,
+        default="aspect_ratio",
+        words={"aspect_ratio": "one length", "resolution_frames": "several lengths"},
+    ),
+    judged("frame_interval", "video.frameInterval", Kind.WHOLE, default=1),
+    *refused("models are given a text alone, no first frame", "is_i2v"),
 )
 
 EMBEDS: tuple[Row, ...] = (

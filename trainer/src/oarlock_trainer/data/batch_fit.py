@@ -74,12 +74,20 @@ def batch_of(training: Training, *, ranks: int, ranks_per_node: int) -> Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketSize:
-    """One bucket of one dataset: `pictures` of aspect `aspect` (width / height), seen `repeats` + 1 times an epoch."""
+    """One bucket of one dataset: `pictures` of aspect `aspect` (width / height), seen `repeats` + 1 times an epoch.
+
+    Of videos a picture is one of so many `frames`.
+    """
 
     dataset: str
     aspect: float
     pictures: int
     repeats: int
+    frames: int = 1
+
+    def __str__(self) -> str:
+        frames = f"x{self.frames}" if self.frames > 1 else ""
+        return f"{self.aspect:.2f}{frames}"
 
     @property
     def samples(self) -> int:
@@ -127,7 +135,7 @@ def _explain_dataset(name: str, buckets: Sequence[BucketSize], batch: Batch, *, 
         "  aspect   pictures   passes   samples   missing   repeats needed",
     ]
     lines += [
-        f"  {bucket.aspect:<8.2f} {bucket.pictures:<10} {bucket.repeats + 1:<8} {bucket.samples:<9} "
+        f"  {bucket!s:<8} {bucket.pictures:<10} {bucket.repeats + 1:<8} {bucket.samples:<9} "
         f"{batch.effective - bucket.samples:<9} {least_repeats(bucket.pictures, batch.effective)}"
         for bucket in failing
     ]
@@ -146,9 +154,13 @@ def _remedies(buckets: Sequence[BucketSize], batch: Batch, *, repeat_small: bool
         yield "no repeats of its own, so that data.smallBuckets: Repeat applies"
     else:
         alone = " and no repeats of its own" if worst.repeats else ""
-        yield f"data.smallBuckets: Repeat{alone} ({worst.aspect:.2f} is then seen {needed + 1} times an epoch)"
+        yield f"data.smallBuckets: Repeat{alone} ({worst} is then seen {needed + 1} times an epoch)"
     if len(buckets) > 1 and sum(bucket.samples for bucket in buckets) >= batch.effective:
-        yield "crop to fewer aspects"
+        yield (
+            "a larger video.frameInterval"
+            if len({bucket.frames for bucket in buckets}) > 1
+            else "crop to fewer aspects"
+        )
     yield "more pictures"
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oarlock_api.training import Training
+    from oarlock_trainer.data.buckets import Size
     from oarlock_trainer.data.embedding_index import EmbeddingIndex
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.prepared import Prepared
@@ -129,12 +130,14 @@ class Loader:
             indices = range(index := step * len(drawn.pictures) + first, index + size)
             mirrored = self._mirrored(bucket.dataset, indices)
             rows, shown = self._filled(bucket, rows, mirrored)
-            micro_batches.append(self._micro_batch(rows, shown, mirrored, indices, Purpose.SAMPLE))
+            micro_batches.append(
+                self._micro_batch(rows, shown, mirrored, indices, purpose=Purpose.SAMPLE, size=bucket.size)
+            )
         one, idle = micro_batches[0], self._dealing.passes - len(micro_batches)
         weights = [self._dealing.weight] * len(micro_batches) + [0.0] * idle
         dataset = self._training.data.datasets[bucket.dataset]
-        latents = one.latents.shape[-1] * one.latents.shape[-2] * pictures_of(dataset, self._training.model)
-        tokens = latents // self._family.grid.patch**2 + one.text.shape[1]
+        image_tokens = self._tokens(one.latents, bucket.size) * pictures_of(dataset, self._training.model)
+        tokens = image_tokens + one.text.shape[1]
         micro_batches += micro_batches[-1:] * idle
         return StepBatch(
             drawn.epoch, micro_batches, weights, tokens, one.text.shape[1] / tokens, dataset.role is Role.REGULARIZATION
@@ -146,7 +149,7 @@ class Loader:
         A picture gets the same noise every time, so that losses at different steps compare.
         """
         size, ranks, dealt = self._training.batch_size, self._rank_info.world_size, 0
-        for dataset, _, rows in group(self._prepared.table, self._training, {Role.EVALUATION}):
+        for dataset, shape, rows in group(self._prepared.table, self._training, {Role.EVALUATION}):
             # Dealt on from bucket to bucket: many small ones would else all fall to the first ranks.
             mine = rows[(self._rank_info.rank - dealt) % ranks :: ranks]
             dealt += len(rows)
@@ -158,7 +161,10 @@ class Loader:
                 if usable:
                     judged, made = zip(*usable, strict=True)
                     mirrored = np.zeros(len(judged), dtype=bool)
-                    yield dataset, self._micro_batch(np.array(judged), made, mirrored, judged, Purpose.EVALUATION)
+                    batch = self._micro_batch(
+                        np.array(judged), made, mirrored, judged, purpose=Purpose.EVALUATION, size=shape
+                    )
+                    yield dataset, batch
 
     def _mirrored(self, dataset: int, indices: Sequence[int]) -> np.ndarray:
         """(n,) bool: which samples show the mirrored picture."""
@@ -183,7 +189,7 @@ class Loader:
         if len(filled) < len(shown):
             raise ConfigurationError(
                 f'dataset "{self._training.data.datasets[bucket.dataset].name}": of the {len(bucket.rows)} pictures that are '
-                f"trained at {bucket.size.width} x {bucket.size.height} none can be used: mend or remove them (they are "
+                f"trained at {bucket.size} none can be used: mend or remove them (they are "
                 "listed below .oarlock/quarantine in the output)"
             )
         return rows, filled
@@ -194,7 +200,9 @@ class Loader:
         shown: Sequence[Shown],
         mirrored: np.ndarray,
         indices: Sequence[int],
+        *,
         purpose: Purpose,
+        size: Size,
     ) -> MicroBatch:
         objective = self._training.objective
         shape = tuple(shown[0].latents.shape)
@@ -205,7 +213,7 @@ class Loader:
             for row, draw, flip in zip(rows, draws, mirrored, strict=True)
         ]
         texts = self._texts(rows, captions)
-        tokens = shape[-1] * shape[-2] // self._family.grid.patch**2
+        tokens = self._tokens(shown[0].latents, size)
         masked = masks_text(self._training)
         text = torch.nn.utils.rnn.pad_sequence([sequence for _, sequence in texts], batch_first=True)
         if masked and text.shape[1] < _LEAST_TEXT:
@@ -225,6 +233,12 @@ class Loader:
             reference=_stacked([one.reference for one in shown]),
         )
         return batch.pinned() if self._pin else batch
+
+    def _tokens(self, latents: torch.Tensor, size: Size) -> int:
+        """Of one sample of this size in pixels, without a reference. A video's latents stand one frame behind the other."""
+        height, width = latents.shape[-2:]
+        grid = self._family.grid
+        return grid.latent_frames(size.frames) * (height * width // grid.patch**2)
 
     def _texts(self, rows: np.ndarray, captions: Sequence[int]) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
         """(pooled vector, sequence) of the caption of each row, by its place: from the cache, or encoded now."""

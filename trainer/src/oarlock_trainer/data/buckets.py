@@ -28,10 +28,15 @@ _LEAST_ASPECT = 0.01
 
 @dataclass(frozen=True, slots=True, order=True)
 class Size:
-    """Width and height in pixels."""
+    """Width and height in pixels, and how many frames: 1 is a picture."""
 
     width: int
     height: int
+    frames: int = 1
+
+    def __str__(self) -> str:
+        frames = f"x{self.frames}" if self.frames > 1 else ""
+        return f"{self.width}x{self.height}{frames}"
 
     @property
     def aspect(self) -> float:
@@ -79,6 +84,17 @@ class Cuts:
         """(n, 6) uint32, little-endian: what a cut says, as a part of content keys."""
         sides = (self.scaled_width, self.scaled_height, self.left, self.top, self.target_width, self.target_height)
         return np.stack(sides, axis=1).astype("<u4")
+
+
+def codes(width: np.ndarray, height: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    """(n,) uint64 of sizes, in whose order they are; sides below 2^24, frames below 2^16."""
+    wide, high, many = (one.astype(np.uint64) for one in (width, height, frames))
+    return np.asarray(wide << np.uint64(40) | high << np.uint64(16) | many)
+
+
+def size_of(code: int) -> Size:
+    """What a code of `codes` stands for."""
+    return Size(code >> 40, code >> 16 & 0xFFFFFF, code & 0xFFFF)
 
 
 def edge_length(resolution: float, kind: ResolutionType) -> float:

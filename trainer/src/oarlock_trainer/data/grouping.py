@@ -10,7 +10,7 @@ import numpy as np
 
 from oarlock_api.dataset import Role
 from oarlock_trainer.data.batch_fit import Batch, BucketSize, fit
-from oarlock_trainer.data.buckets import Size
+from oarlock_trainer.data.buckets import size_of
 from oarlock_trainer.data.sampler import Stream
 from oarlock_trainer.data.timeline import Timeline, Turn
 from oarlock_trainer.runtime.errors import ConfigurationError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from oarlock_api.training import Training
+    from oarlock_trainer.data.buckets import Size
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.sampler import Origin
 
@@ -55,12 +56,11 @@ def group(table: Table, training: Training, roles: Collection[Role] = TRAINED) -
         if training.data.datasets[dataset].role not in roles:
             continue
         rows = np.flatnonzero(table.kept[first : first + len(sizes)])
-        codes = sizes[rows, 0].astype(np.uint64) << np.uint64(32) | sizes[rows, 1]
-        different, which = np.unique(codes, return_inverse=True)
+        different, which = np.unique(sizes[rows], return_inverse=True)
         # A part has few sizes: of 16 bits the stable sort is a radix sort.
         ordered = np.argsort(which.astype(np.uint16), kind="stable")
         for code, part in zip(different.tolist(), _cut(rows[ordered] + first, which), strict=True):
-            found[dataset, Size(code >> 32, code & 0xFFFFFFFF)].append(part.astype(np.uint32))
+            found[dataset, size_of(code)].append(part.astype(np.uint32))
     return [(dataset, size, np.concatenate(found[dataset, size])) for dataset, size in sorted(found)]
 
 
@@ -81,7 +81,11 @@ def make_buckets(table: Table, training: Training, batch: Batch) -> list[Bucket]
     found = [one for one in found if datasets[one[0]].probability != 0.0]
     sizes = [
         BucketSize(
-            dataset=datasets[place].name, aspect=size.aspect, pictures=len(rows), repeats=datasets[place].repeats
+            dataset=datasets[place].name,
+            aspect=size.aspect,
+            frames=size.frames,
+            pictures=len(rows),
+            repeats=datasets[place].repeats,
         )
         for place, size, rows in found
     ]
@@ -95,10 +99,7 @@ def make_buckets(table: Table, training: Training, batch: Batch) -> list[Bucket]
 def streams_of(buckets: Sequence[Bucket], training: Training) -> tuple[tuple[str, int], ...]:
     """(name, samples an epoch) of each bucket's stream, by which a checkpoint knows it again."""
     names = [training.data.datasets[bucket.dataset].name for bucket in buckets]
-    return tuple(
-        (f"{name}/{bucket.size.width}x{bucket.size.height}", bucket.samples)
-        for name, bucket in zip(names, buckets, strict=True)
-    )
+    return tuple((f"{name}/{bucket.size}", bucket.samples) for name, bucket in zip(names, buckets, strict=True))
 
 
 def make_timeline(

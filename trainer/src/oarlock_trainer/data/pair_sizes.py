@@ -33,7 +33,7 @@ def pictures_of(dataset: Dataset, model: Model) -> int:
 
 def image_tokens(dataset: Dataset, size: Size, model: Model) -> int:
     """Of a sample of this size in pixels."""
-    return pictures_of(dataset, model) * family_of(model).grid.tokens(size.width, size.height)
+    return pictures_of(dataset, model) * family_of(model).grid.tokens(size.width, size.height, size.frames)
 
 
 def pair_channels(dataset: Dataset, model: Model, latents: int) -> int:

@@ -168,7 +168,14 @@ def _warm_up(setup: Setup, model: Any, kernel: Attention, plan: Plan, *, whole: 
     grid = family_of(asked).grid
     kinds = {(one.size, reference_in(datasets[one.dataset], asked)) for one in setup.prepared.buckets}
     shapes = {
-        Shape.of(height=size.height, width=size.width, text_tokens=longest, grid=grid, reference=reference)
+        Shape.of(
+            height=size.height,
+            width=size.width,
+            frames=size.frames,
+            text_tokens=longest,
+            grid=grid,
+            reference=reference,
+        )
         for size, reference in kinds
     }
     plans = [plan]

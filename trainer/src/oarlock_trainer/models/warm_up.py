@@ -36,22 +36,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """What is fixed within a bucket: latents of height x width, text tokens, and a reference of that size or ""."""
+    """What is fixed within a bucket: latents of height x width, text tokens, a reference of that size or "", and frames."""
 
     height: int
     width: int
     text_tokens: int
     reference: Reference | str = ""
+    frames: int = 1
 
     @classmethod
-    def of(cls, *, height: int, width: int, text_tokens: int, grid: Grid, reference: Reference | None = None) -> Shape:
-        """Of pictures of height x width pixels."""
-        return cls(height // grid.pixels, width // grid.pixels, text_tokens, reference or "")
+    def of(
+        cls,
+        *,
+        height: int,
+        width: int,
+        text_tokens: int,
+        grid: Grid,
+        reference: Reference | None = None,
+        frames: int = 1,
+    ) -> Shape:
+        """Of pictures of height x width pixels, or of videos of so many frames."""
+        latents = (height // grid.pixels, width // grid.pixels)
+        return cls(*latents, text_tokens, reference or "", grid.latent_frames(frames))
 
     @property
     def latents(self) -> int:
         """That become tokens."""
-        return self.height * self.width * (1 + (Reference(self.reference).pictures if self.reference else 0))
+        return (
+            self.frames * self.height * self.width * (1 + (Reference(self.reference).pictures if self.reference else 0))
+        )
 
 
 def warm_up(
@@ -112,7 +125,7 @@ def step_on_zeros(transformer: Any, shape: Shape, *, model: Model, batch_size: i
     with torch.set_grad_enabled(not sharded):
         output = code_of(model).velocity(
             transformer,
-            zeros(settings.latent_channels, shape.height, shape.width),
+            zeros(settings.latent_channels * shape.frames, shape.height, shape.width),
             zeros(),
             text=zeros(shape.text_tokens, settings.text_width, dtype=weight.dtype),
             pooled=zeros(settings.pooled_width, dtype=weight.dtype),

@@ -87,6 +87,7 @@ def _bucket(bucket: Bucket, dataset: Dataset, batch: Batch) -> dict[str, Any]:
         "width": bucket.size.width,
         "height": bucket.size.height,
         "aspect": bucket.size.aspect,
+        "frames": bucket.size.frames,
         "pictures": pictures,
         "repeatsBefore": dataset.repeats,
         "repeats": bucket.repeats,
@@ -131,12 +132,17 @@ def _lines(report: dict[str, Any], most: int) -> Iterator[str]:
             scale = _BARS / most
             yield "".join(
                 [
-                    svg.text(0, f"{bucket['width']} x {bucket['height']} ({bucket['aspect']:.2f})"),
+                    svg.text(0, f"{_size(bucket)} ({bucket['aspect']:.2f})"),
                     _bar(bucket["samples"] * scale, svg.LIGHT),
                     _bar(bucket["pictures"] * scale, svg.DARK),
                     svg.text(_LABEL + bucket["samples"] * scale + 6, _numbers(bucket)),
                 ]
             )
+
+
+def _size(bucket: dict[str, Any]) -> str:
+    sides = f"{bucket['width']} x {bucket['height']}"
+    return f"{sides} x {bucket['frames']}" if bucket["frames"] > 1 else sides
 
 
 def _steps(an_epoch: int | None) -> str:

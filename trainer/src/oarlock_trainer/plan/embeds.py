@@ -9,11 +9,14 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.buckets import Size
     from oarlock_trainer.models.encoded import Encoded
+    from oarlock_trainer.models.family import Grid
 
 
-def total(pictures: Iterable[tuple[Size, int]], captions: int, encoded: Encoded) -> tuple[int, int]:
-    """(latents, text) in bytes, of pictures by size and distinct captions."""
-    latents = sum(encoded.latents(size.width, size.height) * count for size, count in pictures)
+def total(pictures: Iterable[tuple[Size, int]], captions: int, encoded: Encoded, grid: Grid) -> tuple[int, int]:
+    """(latents, text) in bytes, of pictures and videos by size, and distinct captions."""
+    latents = sum(
+        grid.latent_frames(size.frames) * encoded.latents(size.width, size.height) * count for size, count in pictures
+    )
     return latents, captions * encoded.caption
 
 

@@ -21,16 +21,18 @@ _BFLOAT16 = 2
 
 
 def vae_batch(training: Training) -> int:
-    """Pictures of one call of the VAE."""
+    """Pictures of one call of the VAE, which takes videos one by one."""
     return training.data.tuning.vae_batch_size or VAE_BATCH
 
 
 def live_batch(training: Training) -> int:
-    """The same while training; 0 where all pictures are encoded before."""
-    live = any(one.image_embeds.mode is not EmbedMode.CACHE for one in training.data.datasets)
+    """The same while training; 0 where all pictures are encoded before. Of videos it is one, larger than those pictures."""
+    live = [one for one in training.data.datasets if one.image_embeds.mode is not EmbedMode.CACHE]
+    if any(one.video for one in live):
+        return 1
     return vae_batch(training) if live else 0
 
 
 def vae_bytes(vae: Autoencoder, *, pictures: int, pixels: int) -> int:
-    """Bytes of the VAE at work on `pictures` of so many pixels each."""
+    """Bytes of the VAE at work on `pictures` of so many pixels each; of a video one frame counts for each of its latents."""
     return vae.parameters * _BFLOAT16 + pictures * pixels * vae.pixel_bytes

@@ -72,7 +72,7 @@ def describe(plan: DataPlan) -> str:
     rows = [
         (
             bucket.dataset,
-            f"{bucket.size.width}x{bucket.size.height}",
+            str(bucket.size),
             f"{bucket.size.aspect:.2f}",
             f"{bucket.pictures}",
             f"{bucket.repeats + 1}",
@@ -82,7 +82,7 @@ def describe(plan: DataPlan) -> str:
         for bucket in plan.buckets
     ]
     kept = plan.captions if plan.text_mode is TextEmbedsMode.CACHE else 0
-    latents, text = embeds.total(plan.stored, kept, plan.encoded)
+    latents, text = embeds.total(plan.stored, kept, plan.encoded, plan.family.grid)
     stored = f"latents {bytes_of(latents)}"
     if plan.pairs:
         stored += f", masks or references {bytes_of(embeds.of_pairs(plan.pairs, plan.encoded))}"

@@ -131,7 +131,8 @@ def work_of(
 ) -> Workload:
     """What `training` asks for; the stage is 1 (DDP: 0) where the job names none.
 
-    `image_tokens` are those of the largest bucket; without them, of the largest square that the job's resolutions name.
+    `image_tokens` are those of the largest bucket; without them, of the largest square that the job's resolutions name, of
+    videos the longest.
     `text_tokens` are those of the longest text; without them, of the family's published model.
 
     Raises ConfigurationError where a step cannot be dealt to so many ranks.
@@ -203,5 +204,6 @@ def _largest_square(training: Training) -> int:
     for one in training.data.datasets:
         resolution, kind = one.resolution or training.resolution, one.resolution_type or training.resolution_type
         width, height = target_sizes([1.0], resolution=float(resolution), kind=kind)
-        found.append(image_tokens_of(one, Size(int(width[0]), int(height[0])), training.model))
+        size = Size(int(width[0]), int(height[0]), one.video.frames if one.video else 1)
+        found.append(image_tokens_of(one, size, training.model))
     return max(found)

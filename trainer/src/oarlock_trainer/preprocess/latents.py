@@ -1,4 +1,7 @@
-"""Pictures -> latents, and their pairs, in batches of one size: read, decode and encode at the same time."""
+"""Pictures -> latents, and their pairs, in batches of one size: read, decode and encode at the same time.
+
+Videos are encoded one by one, and what is decoded of them ahead is bounded by its bytes.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,17 @@ from oarlock_trainer.data.entries import Pair
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.preprocess.masks import average, decode_mask
-from oarlock_trainer.preprocess.shapes import OtherShapeError, check_shape
+from oarlock_trainer.preprocess.shapes import OtherShapeError, OtherSizeError, check_shape, check_size
+from oarlock_trainer.preprocess.videos import decode_video
 from oarlock_trainer.runtime.errors import StorageError, failed_reading
 from oarlock_trainer.runtime.stages import PipelineStage, Stages, ahead, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
+    from oarlock_api.videos import Video
     from oarlock_trainer.data.buckets import Cut, Size
     from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.data.progress import Progress
@@ -36,11 +41,14 @@ if TYPE_CHECKING:
 
 _READS = 8
 """Reading mostly waits, so even a rank with one thread for decoding has several for it."""
+_AHEAD_BYTES = 1 << 30
+"""Of pixels that are decoded and not encoded yet, or being decoded: ten videos of 81 frames of 832 x 480."""
+_RGB = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One picture to encode, or its pair of a kind: its row, where it lies, how it is cut, its unit, and its store."""
+    """One picture or video to encode, or its pair of a kind: its row, where it lies, how it is cut, its unit, its store."""
 
     row: int
     picture: Picture
@@ -49,13 +57,17 @@ class Task:
     unit: int
     store: Files
     pair: Pair | None = None
+    video: Video | None = None
+    """How frames are taken, where it is one."""
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Of what is decoded."""
+        size = self.picture.target
+        return size.width * size.height * size.frames * _RGB
 
 
 AnyTask = TypeVar("AnyTask", bound=Task)
-
-
-class OtherSizeError(ValueError):
-    """A picture is not the size that the table says: its cut would not fit it."""
 
 
 def decode(
@@ -77,11 +89,8 @@ def decode(
         picture = ImageOps.exif_transpose(opened)
         if size is not None and any_size:
             check_shape(picture, size)
-        elif size is not None and picture.size != (size.width, size.height):
-            raise OtherSizeError(
-                f"not the size that the table says: {picture.width} x {picture.height} as it is shown, there "
-                f"{size.width} x {size.height}"
-            )
+        elif size is not None:
+            check_size(picture.width, picture.height, size)
         if holes and "A" not in picture.getbands() and "transparency" not in picture.info:
             raise ValueError("it has no alpha channel: what is to be filled in is transparent in it")
         if holes:
@@ -167,15 +176,19 @@ def encode_tasks(
     )
 
     def start(task: AnyTask) -> Future[np.ndarray]:
+        if task.video:  # of whose file a part may do
+            return decoding.submit(decode_video, task.source, task.picture, task.cut, task.video)
         content = reading.submit(task.source.read, task.picture.file)
         return decoding.submit(decoded, task.picture, task.cut, task.pair, after=[content])
 
     stages = (reading, decoding, encoding, *out.stages)
     with progress.over(stages), Stages(stages, making=3):
-        started = ahead(tasks, start, limit=2 * (threads + batch_size))
+        started = ahead(
+            tasks, start, limit=2 * (threads + batch_size), weight=lambda task: task.pixel_bytes, most=_AHEAD_BYTES
+        )
         for _, members in groupby(started, key=lambda one: one[0].unit):
             shard = Shard()
-            while batch := list(islice(members, batch_size)):
+            for batch in _batches(members, batch_size):
                 go_on()
                 store = batch[0][0].store
                 decodable = _readable(batch, rejected, go_on)
@@ -191,7 +204,7 @@ def encode_tasks(
 def encode(
     pictures: Sequence[Picture], pixels: Sequence[np.ndarray], encoder: PictureEncoder, pair: Pair | None
 ) -> torch.Tensor:
-    """Latents of pictures of one size, or of their pairs: (B, C, h, w) bfloat16. Of masks (B, 1, h, w).
+    """Latents of pictures or videos of one size, or of their pairs: (B, C, h, w) bfloat16. Of masks (B, 1, h, w).
 
     A picture's are a sample by the seed of its key, a reference's are the mean.
     """
@@ -235,6 +248,14 @@ def unusable(picture: Picture, source: Files, error: Exception, pair: Pair | Non
 def not_encodable(picture: Picture) -> Rejected:
     """What is told of a picture whose latents are not finite."""
     return Rejected(picture.dataset, picture.name, "not encodable", "the VAE gave non-finite latents")
+
+
+def _batches(
+    members: Iterator[tuple[AnyTask, Future[np.ndarray]]], size: int
+) -> Iterator[list[tuple[AnyTask, Future[np.ndarray]]]]:
+    """Of tasks of one unit: a video is one by itself, as many would not fit into the VAE."""
+    for first in members:
+        yield [first, *islice(members, 0 if first[0].video else size - 1)]
 
 
 def _readable(

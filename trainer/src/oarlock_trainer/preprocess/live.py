@@ -28,6 +28,7 @@ from oarlock_trainer.preprocess.latents import bits, decoded, encode, is_finite,
 from oarlock_trainer.preprocess.on_demand import OnDemandCache
 from oarlock_trainer.preprocess.shares import threads_of
 from oarlock_trainer.preprocess.stores import latents_at
+from oarlock_trainer.preprocess.videos import decode_video
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +69,8 @@ class LiveEncoding:
         """
         found = list(self._pool.map(self._stored, pictures))
         absent = [picture for picture, latents in zip(pictures, found, strict=True) if latents is None]
-        size = vae_batch(self._job.training)
+        videos = any(self._datasets[picture.dataset].video for picture in absent)
+        size = 1 if videos else vae_batch(self._job.training)
         made: list[Latents | Rejected] = []
         for start in range(0, len(absent), size):
             made += self._make(absent[start : start + size])
@@ -117,6 +119,8 @@ class LiveEncoding:
         dataset, source = self._datasets[picture.dataset], self._sources.of(picture)
         cut = picture_cut(self._job.training, dataset, picture.name, picture.size)
         try:
+            if dataset.video:
+                return decode_video(source, picture, cut, dataset.video)
             return decoded(source.read(picture.file), picture, cut, self._pair(picture))
         except UNREADABLE as error:
             return unusable(picture, source, error, self._pair(picture))

@@ -226,7 +226,8 @@ def _encode(
 
 def _work(job: Job, table: Table, stores: EmbeddingStores, found: FoundEmbeddings, empty_key: bytes) -> dict[str, Path]:
     places, texts = EmbeddingIndex(found.latents, stores.latents), text_places(found.texts, stores)
-    encoded, unpadded = family_of(job.training.model).encoded, masks_text(job.training)
+    family, unpadded = family_of(job.training.model), masks_text(job.training)
+    encoded = family.encoded
     absent, wanted = missing_latents(job, table, places), beforehand(job, table)
     pairs = [pair_channels(one, job.training.model, encoded.channels) for one in job.training.data.datasets]
     lacking = missing_texts(job, table, texts)
@@ -235,7 +236,7 @@ def _work(job: Job, table: Table, stores: EmbeddingStores, found: FoundEmbedding
     else:
         text = text_work(table, encoded, missing=lacking, unpadded=unpadded)
     with storage("sharing out the work"):
-        latents = latent_work(table, encoded, missing=absent, wanted=wanted, pairs=pairs)
+        latents = latent_work(table, encoded, grid=family.grid, missing=absent, wanted=wanted, pairs=pairs)
         return publish_work(job, latents=latents, text=text)
 
 

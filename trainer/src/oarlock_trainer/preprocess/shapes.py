@@ -1,4 +1,4 @@
-"""Whether a pair shows what its picture shows: it has the picture's shape, in any size."""
+"""Whether a picture has the size that its cut was made for, and a pair its picture's shape, in any size."""
 
 from __future__ import annotations
 
@@ -10,8 +10,20 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.buckets import Size
 
 
+class OtherSizeError(ValueError):
+    """A picture is not the size that the table says: its cut would not fit it."""
+
+
 class OtherShapeError(ValueError):
     """A pair is no picture of its picture's shape: it would lie beside what it is meant for."""
+
+
+def check_size(width: int, height: int, size: Size) -> None:
+    """Raise OtherSizeError where a picture or video, as it is shown, has not the size that the table says."""
+    if (width, height) != (size.width, size.height):
+        raise OtherSizeError(
+            f"not the size that the table says: {width} x {height} as it is shown, there {size.width} x {size.height}"
+        )
 
 
 def check_shape(pair: Image.Image, size: Size) -> None:

@@ -175,10 +175,20 @@ def _tasks(
     for unit in units:
         for entry, _, number in unit.tolist():
             picture = picture_at(table, entry)
-            cut = picture_cut(job.training, datasets[picture.dataset], picture.name, picture.size)
+            dataset, source = datasets[picture.dataset], sources.of(picture)
+            cut = picture_cut(job.training, dataset, picture.name, picture.size)
             store, row = stores.of_dataset[picture.dataset], entry % len(table)
-            pair, source = pair_of(picture, datasets[picture.dataset], job.training.model), sources.of(picture)
-            yield Task(row=row, picture=picture, pair=pair, source=source, cut=cut, unit=number, store=store)
+            pair = pair_of(picture, dataset, job.training.model)
+            yield Task(
+                row=row,
+                picture=picture,
+                pair=pair,
+                video=dataset.video,
+                source=source,
+                cut=cut,
+                unit=number,
+                store=store,
+            )
 
 
 def _seen_tasks(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oarlock_trainer.data.buckets import size_of
 from oarlock_trainer.data.entries import PAIR, entry_keys
 from oarlock_trainer.data.matching import firsts
 from oarlock_trainer.data.shards import SHARD_BYTES
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.models.encoded import Encoded
+    from oarlock_trainer.models.family import Grid
 
 WORK = np.dtype([("row", "<i8"), ("caption", "<u4"), ("unit", "<u4")])
 """One embedding to make: a row of the table (EMPTY = the empty caption), the number of the caption in it, its unit.
@@ -39,7 +41,13 @@ _LONG_CAPTION = 4
 
 
 def latent_work(
-    table: Table, encoded: Encoded, *, missing: np.ndarray, wanted: np.ndarray, pairs: Sequence[int] = ()
+    table: Table,
+    encoded: Encoded,
+    *,
+    grid: Grid,
+    missing: np.ndarray,
+    wanted: np.ndarray,
+    pairs: Sequence[int] = (),
 ) -> np.ndarray:
     """WORK for `missing` latents among all that are `wanted` beforehand, both (entries,) bool as in data.entries.
 
@@ -48,15 +56,17 @@ def latent_work(
     """
     entries = np.flatnonzero(wanted)
     quarter, rows = np.divmod(entries, max(len(table), 1))
-    width, height = (table.numbers(f"target_{side}")[rows].astype(np.uint64) for side in ("width", "height"))
+    known, size = np.unique(table.sizes()[rows], return_inverse=True)
     datasets = table.datasets()[rows].astype(np.uint64) | quarter.astype(np.uint64) << np.uint64(14)
-    buckets = datasets << np.uint64(48) | width << np.uint64(24) | height
+    buckets = datasets << np.uint64(48) | size.astype(np.uint64)
     _, one_of, bucket, counts = np.unique(buckets, return_index=True, return_inverse=True, return_counts=True)
-    channels = np.full(len(one_of), encoded.channels)
+    targets = [size_of(int(code)) for code in known[size[one_of]]]
+    channels = np.array([encoded.channels * grid.latent_frames(one.frames) for one in targets], dtype=np.int64)
     is_pair = quarter[one_of] >= PAIR
     if is_pair.any():
         channels[is_pair] = np.asarray(pairs)[table.datasets()[rows[one_of[is_pair]]]]
-    each = encoded.bytes_of(channels, width[one_of], height[one_of]).astype(np.int64)
+    width, height = (np.array([getattr(one, side) for one in targets], dtype=np.int64) for side in ("width", "height"))
+    each = encoded.bytes_of(channels, width, height)
     length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)
     units = -(-counts // length)
     order = np.argsort(bucket, kind="stable")

@@ -98,13 +98,27 @@ class PendingResults(Generic[Result]):
 
 
 def ahead(
-    items: Iterable[Item], start: Callable[[Item], Future[Result]], *, limit: int
+    items: Iterable[Item],
+    start: Callable[[Item], Future[Result]],
+    *,
+    limit: int,
+    weight: Callable[[Item], int] = lambda _: 0,
+    most: int = 0,
 ) -> Iterator[tuple[Item, Future[Result]]]:
-    """Items in order, each with its future; `limit` more are started by the time that one is given."""
+    """Items in order, each with its future; `limit` more are started by the time that one is given.
+
+    Those that are started and not given yet weigh `most` together, unless it is one alone.
+    """
     waiting: deque[tuple[Item, Future[Result]]] = deque()
+    held = 0
     for item in items:
+        while waiting and held + weight(item) > most:
+            held -= weight(waiting[0][0])
+            yield waiting.popleft()
         waiting.append((item, start(item)))
+        held += weight(item)
         if len(waiting) > limit:
+            held -= weight(waiting[0][0])
             yield waiting.popleft()
     yield from waiting
 

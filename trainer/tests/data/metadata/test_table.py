@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from oarlock_trainer.data.buckets import Size, size_of
 from oarlock_trainer.data.metadata.table import (
     PARTS,
     Table,
@@ -88,3 +89,16 @@ def test_a_table_is_there_when_it_is_published(tmp_path: Path) -> None:
     manifest = write(tmp_path)
     assert open_table(tmp_path) is None
     assert len(Table(tmp_path, manifest)) == 3
+
+
+def test_a_part_of_videos_has_their_frames_and_one_of_pictures_has_one_each(tmp_path: Path) -> None:
+    write_part(tmp_path, "photos.arrow", columns("a"))
+    write_part(tmp_path, "clips.arrow", columns("b", "c") | {"frames": [17, 33]})
+    parts = (
+        TablePart(file="photos.arrow", dataset=0, rows=1),
+        TablePart(file="clips.arrow", dataset=1, rows=2),
+    )
+    table = Table(tmp_path, TableManifest(fingerprint="f", job_uid="u", datasets=("photos", "clips"), parts=parts))
+    assert table.numbers("frames").tolist() == [1, 17, 33]
+    assert [table.picture(row).target for row in range(3)] == [Size(64, 48), Size(64, 48, 17), Size(64, 48, 33)]
+    assert [size_of(code) for code in table.sizes().tolist()] == [table.picture(row).target for row in range(3)]

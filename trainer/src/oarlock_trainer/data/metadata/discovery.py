@@ -1,4 +1,4 @@
-"""Metadata by looking: read the header and the caption of every picture of a listed source.
+"""Metadata by looking: read the header and the caption of every picture, or video, of a listed source.
 
 Only headers are read here; a picture whose header is fine and whose pixels are not is found when it is encoded.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from oarlock_trainer.data.metadata.facts import Bad
 from oarlock_trainer.data.metadata.listing import caption_file, read_chunk
 from oarlock_trainer.data.metadata.rows import PictureRows
 from oarlock_trainer.data.quarantine import UNREADABLE
+from oarlock_trainer.data.video_files import video_header
+from oarlock_trainer.data.video_frames import available
 from oarlock_trainer.runtime.errors import StorageError, failed_reading
 
 if TYPE_CHECKING:
@@ -43,12 +45,22 @@ _TOGETHER = 32
 """Items that a thread takes at once: handing over costs about as much as one header."""
 
 
+class _Look(NamedTuple):
+    """What was seen of a picture: its size and caption; of a video its frames in all, and a second."""
+
+    size: Size
+    text: str | None
+    frames: int = 1
+    rate: float = 1.0
+
+
 class Discovered:
     """A listed source; the listing's chunks lie below `folder`."""
 
     def __init__(self, dataset: Dataset, files: Files, folder: Path, pieces: Sequence[Piece], *, threads: int) -> None:
         self.pieces = pieces
         self.groups = [range(number, number + 1) for number in range(len(pieces))]
+        self._video = dataset.video
         self._captions = dataset.captions
         self._wording = Wording(dataset)
         self._files = files
@@ -69,17 +81,29 @@ class Discovered:
                 PictureRows(
                     names=chunk["name"].filter(fine).combine_chunks(),
                     versions=chunk["version"].filter(fine).combine_chunks(),
-                    width=np.array([size.width for size, _ in seen], dtype=np.int64),
-                    height=np.array([size.height for size, _ in seen], dtype=np.int64),
-                    captions=one_each(pa.array([text for _, text in seen], pa.string()), self._wording),
+                    width=np.array([one.size.width for one in seen], dtype=np.int64),
+                    height=np.array([one.size.height for one in seen], dtype=np.int64),
+                    frames=self._frames(seen),
+                    captions=one_each(pa.array([one.text for one in seen], pa.string()), self._wording),
                     bad=tuple(look for look in looks if isinstance(look, Bad)),
                 ),
             )
 
-    def _look(self, item: tuple[str, bool]) -> tuple[Size, str | None] | Bad:
+    def _frames(self, seen: Sequence[_Look]) -> np.ndarray | None:
+        if self._video is None:
+            return None
+        frames, rates = (
+            np.array([getattr(one, what) for one in seen], dtype=np.float64) for what in ("frames", "rate")
+        )
+        return available(frames, rates, self._video.fps)
+
+    def _look(self, item: tuple[str, bool]) -> _Look | Bad:
         name, with_text = item
         try:
-            return header(self._files, name), self._text(name, with_text=with_text)
+            if self._video:
+                found = video_header(self._files, name)
+                return _Look(found.size, self._text(name, with_text=with_text), found.frames, found.rate)
+            return _Look(header(self._files, name), self._text(name, with_text=with_text))
         except UNREADABLE as error:
             return unreadable(name, error)
 

@@ -21,13 +21,28 @@ from oarlock_trainer.data.metadata.table import KEY_BYTES
 if TYPE_CHECKING:
     from oarlock_trainer.data.buckets import Cuts
 
-_CUT_BYTES = 24
 
+def image_keys(
+    names: pa.Array,
+    versions: pa.Array,
+    cuts: Cuts,
+    *,
+    source: str,
+    encoder: str,
+    frames: np.ndarray | None = None,
+    fps: float = 0.0,
+) -> pa.Array:
+    """(n,) keys of latents. `source` is the place that the names are relative to (Files.where).
 
-def image_keys(names: pa.Array, versions: pa.Array, cuts: Cuts, *, source: str, encoder: str) -> pa.Array:
-    """(n,) keys of pictures' latents. `source` is the place that the names are relative to (Files.where)."""
-    shapes = _fixed(cuts.numbers().tobytes(), len(names), _CUT_BYTES).cast(pa.binary())
-    parts = (_prefix("latents", source, encoder), shapes, versions.cast(pa.binary()), names.cast(pa.binary()))
+    Of videos `frames` (n,) are those of each sample, and `fps` how many of them are a second.
+    """
+    numbers, made_of = cuts.numbers(), ("latents", source, encoder)
+    if frames is None:
+        prefix = _prefix(*made_of)
+    else:
+        numbers, prefix = np.column_stack([numbers, frames]).astype("<u4"), _prefix(*made_of, fps)
+    shapes = _fixed(numbers.tobytes(), len(names), numbers.shape[1] * numbers.itemsize).cast(pa.binary())
+    parts = (prefix, shapes, versions.cast(pa.binary()), names.cast(pa.binary()))
     return _fixed(_digests(pc.binary_join_element_wise(*parts, b"\0")), len(names), KEY_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""What a source holds, listed once: pictures with their versions and those of their caption files, in chunks.
+"""What a source holds, listed once: pictures, or videos, with their versions and those of their caption files, in chunks.
 
     listing/<digest>.arrow    up to PART_ROWS pictures, sorted by name
 
@@ -20,6 +20,7 @@ from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.pieces import Piece
 from oarlock_trainer.data.metadata.table import PART_ROWS
 from oarlock_trainer.runtime.atomic_write import write_bytes
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 
 EXTENSIONS = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff"})
+VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".webm", ".mkv", ".avi"})
 _LISTING = "listing"
 
 _CHUNKS = 512
@@ -45,18 +47,33 @@ def caption_file(name: str) -> str:
     return f"{splitext(name)[0]}.txt"
 
 
-def pictures(entries: Sequence[FileEntry]) -> list[FileEntry]:
-    """Those that are pictures, by their extension."""
-    return [entry for entry in entries if splitext(entry.name)[1].lower() in EXTENSIONS]
+def pictures(entries: Sequence[FileEntry], *, videos: bool = False) -> list[FileEntry]:
+    """Those that are pictures, or that are videos, by their extension."""
+    wanted = VIDEOS if videos else EXTENSIONS
+    return [entry for entry in entries if splitext(entry.name)[1].lower() in wanted]
 
 
-def write_listing(files: Files, folder: Path, *, with_captions: bool) -> list[Piece]:
-    """List a source and write its chunks below `folder`. To be called by one rank."""
+def write_listing(files: Files, folder: Path, *, with_captions: bool, videos: bool = False) -> list[Piece]:
+    """List a source and write its chunks below `folder`. To be called by one rank.
+
+    Raises ConfigurationError where it holds pictures instead of `videos`, or the other way round.
+    """
     entries = files.list()
     texts = {entry.name: entry.version for entry in entries if with_captions and entry.name.endswith(".txt")}
-    found = pictures(entries)
+    found = pictures(entries, videos=videos)
+    if not found:
+        _check_kind(files.where, len(pictures(entries, videos=not videos)), videos=videos)
     size = min(max(-(-len(found) // _CHUNKS), _FEWEST), PART_ROWS)
     return [_write_chunk(found[start : start + size], texts, folder) for start in range(0, len(found), size)]
+
+
+def _check_kind(where: str, others: int, *, videos: bool) -> None:
+    if others and videos:
+        raise ConfigurationError(f"{where} holds {others} pictures and no videos: remove video from its data set")
+    if others:
+        raise ConfigurationError(
+            f"{where} holds {others} videos and no pictures: set video for its data set, such as {{}}"
+        )
 
 
 def read_chunk(folder: Path, piece: Piece) -> pa.Table:
@@ -98,12 +115,12 @@ def _path(folder: Path, identity: str) -> Path:
     return folder / _LISTING / f"{identity}.arrow"
 
 
-def write_stems(files: Files, folder: Path) -> str:
+def write_stems(files: Files, folder: Path, *, videos: bool = False) -> str:
     """List a source, and keep its pictures sorted by the hash of their stem; returns its identity. One rank only.
 
     Of two pictures that differ in their extension alone, the first by name counts.
     """
-    found = pictures(files.list())
+    found = pictures(files.list(), videos=videos)
     stems = [splitext(entry.name)[0] for entry in found]
     hashes = _hashes(stems)
     order = np.argsort(hashes, kind="stable")

@@ -13,10 +13,11 @@ from oarlock_trainer.data import buckets
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.facts import LISTED, Bad, Facts, total
 from oarlock_trainer.data.metadata.recipe import cuts
+from oarlock_trainer.data.video_frames import bucket_frames
 from oarlock_trainer.models.families import masks_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from oarlock_trainer.data.metadata.recipe import Recipe
 
@@ -29,7 +30,8 @@ class PictureRows:
     """Pictures of one piece of a data set, in its order, and those of it that could not be read.
 
     names, versions (n,) strings; width, height (n,) int64, 0 where no size is known; captions (n,) lists of strings; names
-    and versions of their pairs, both (n,) strings, where the data set has such.
+    and versions of their pairs, both (n,) strings, where the data set has such. `frames` (n,) int64 where it holds videos: of
+    the longest sample of each, 0 where that is not known.
     """
 
     names: pa.Array
@@ -38,6 +40,7 @@ class PictureRows:
     height: np.ndarray
     captions: pa.Array
     pairs: tuple[pa.Array, pa.Array] | None = None
+    frames: np.ndarray | None = None
     bad: tuple[Bad, ...] = ()
 
     def taken(self, kept: np.ndarray) -> PictureRows:
@@ -52,6 +55,7 @@ class PictureRows:
             height=self.height[kept],
             captions=self.captions.filter(mask),
             pairs=self.pairs and (self.pairs[0].filter(mask), self.pairs[1].filter(mask)),
+            frames=None if self.frames is None else self.frames[kept],
         )
 
 
@@ -59,10 +63,16 @@ def make_rows(found: PictureRows, recipe: Recipe) -> tuple[dict[str, Any], Facts
     """Columns of a part, and what became of all pictures."""
     sides = np.minimum(found.width, found.height), np.maximum(found.width, found.height)
     without_size = (sides[0] <= 0) | (sides[1] > _LARGEST)
-    without_caption = ~without_size & (np.diff(found.captions.offsets.to_numpy()) == 0)
-    bad = {"without size": int(without_size.sum()), "without caption": int(without_caption.sum())}
-    fine = found.taken(~(without_size | without_caption))
+    without_length = ~without_size & (found.frames <= 0 if found.frames is not None else False)
+    without_caption = ~(without_size | without_length) & (np.diff(found.captions.offsets.to_numpy()) == 0)
+    unusable = {"without size": without_size, "without length": without_length, "without caption": without_caption}
+    bad = {kind: int(which.sum()) for kind, which in unusable.items()}
+    fine = found.taken(~(without_size | without_length | without_caption))
     limits, left_out = recipe.dataset.size, {}
+    if (video := recipe.dataset.video) and fine.frames is not None:
+        short = fine.frames < video.min_frames
+        left_out["video.minFrames"] = int(short.sum())
+        fine = fine.taken(~short)
     if limits.minimum is not None:
         small = buckets.is_below(fine.width, fine.height, minimum=limits.minimum, kind=recipe.kind)
         left_out["size.minimum"] = int(small.sum())
@@ -82,7 +92,7 @@ def make_rows(found: PictureRows, recipe: Recipe) -> tuple[dict[str, Any], Facts
         left_out["size.maximumUpscalePercent"] = int(grown.sum())
         fine = fine.taken(~grown)
         cut = cuts(recipe.training, recipe.dataset, fine.names, (fine.width, fine.height))
-    listed = [*found.bad, *_named(found, without_size, without_caption, recipe)]
+    listed = [*found.bad, *_named(found, unusable, recipe)]
     facts = Facts(
         recipe=recipe.fingerprint(),
         found=len(found.names) + len(found.bad),
@@ -97,27 +107,37 @@ def _columns(fine: PictureRows, cut: buckets.Cuts, recipe: Recipe) -> dict[str, 
     masked, encoders = masks_text(recipe.training), recipe.encoders
     texts = keys.text_keys(fine.captions.flatten(), encoder=encoders.text, unpadded=masked)
     offsets = fine.captions.offsets.to_numpy()
-    pairs = {}
+    more: dict[str, Any] = {}
+    filmed: dict[str, Any] = {}
     if fine.pairs:
         names, versions = fine.pairs
         made = keys.image_keys(names, versions, cut, source=recipe.pairs, encoder=recipe.pair_encoder)
-        pairs = {"pair": names, "pair_key": made}
-    return pairs | {
+        more = {"pair": names, "pair_key": made}
+    if (video := recipe.dataset.video) and fine.frames is not None:
+        filmed = {"frames": bucket_frames(fine.frames, video), "fps": video.fps}
+        more = {"frames": filmed["frames"].astype(np.uint32)}
+    image_keys = keys.image_keys(fine.names, fine.versions, cut, source=recipe.source, encoder=encoders.vae, **filmed)
+    return more | {
         "name": fine.names,
         "width": fine.width.astype(np.uint32),
         "height": fine.height.astype(np.uint32),
         "target_width": cut.target_width.astype(np.uint32),
         "target_height": cut.target_height.astype(np.uint32),
         "captions": fine.captions,
-        "image_key": keys.image_keys(fine.names, fine.versions, cut, source=recipe.source, encoder=encoders.vae),
+        "image_key": image_keys,
         "text_keys": pa.ListArray.from_arrays(pa.array(offsets - offsets[0]), texts),
     }
 
 
-def _named(found: PictureRows, without_size: np.ndarray, without_caption: np.ndarray, recipe: Recipe) -> Iterator[Bad]:
-    for row in np.flatnonzero(without_size | without_caption)[:LISTED].tolist():
-        name = found.names[row].as_py()
-        if without_size[row]:
-            yield Bad(name, "without size", f"no size that a picture has: {found.width[row]} x {found.height[row]}")
-        else:
-            yield Bad(name, "without caption", f"no caption (captions.strategy: {recipe.dataset.captions.strategy})")
+def _named(found: PictureRows, unusable: Mapping[str, np.ndarray], recipe: Recipe) -> Iterator[Bad]:
+    for row in np.flatnonzero(np.logical_or.reduce(list(unusable.values())))[:LISTED].tolist():
+        kind = next(kind for kind, which in unusable.items() if which[row])
+        yield Bad(found.names[row].as_py(), kind, _reason(kind, found, row, recipe))
+
+
+def _reason(kind: str, found: PictureRows, row: int, recipe: Recipe) -> str:
+    if kind == "without size":
+        return f"no size that a picture has: {found.width[row]} x {found.height[row]}"
+    if kind == "without length":
+        return "no number of frames, or of frames a second, that a video has"
+    return f"no caption (captions.strategy: {recipe.dataset.captions.strategy})"

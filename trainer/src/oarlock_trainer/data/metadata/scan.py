@@ -183,8 +183,9 @@ def _judged(job: Job, manifest: TableManifest, recipes: Sequence[Recipe]) -> tup
     for one, recipe in zip(counts, recipes, strict=True):
         if not one.rows:
             left = ", ".join(f"{count} by {field}" for field, count in one.left_out.items() if count) or "none"
+            what, limits = ("video", "size and video.minFrames") if recipe.dataset.video else ("picture", "size")
             raise ConfigurationError(
-                f'dataset "{one.dataset}": no picture is left of {one.found} below {recipe.source} ({left} left out): '
-                "correct source.path, or loosen the limits of size"
+                f'dataset "{one.dataset}": no {what} is left of {one.found} below {recipe.source} ({left} left out): '
+                f"correct source.path, or loosen the limits of {limits}"
             )
     return rejected

@@ -138,16 +138,17 @@ def _pictures(
 ) -> Pieces:
     dataset = recipe.dataset
     files = source_of(dataset, locations)
+    videos = dataset.video is not None
     threads = max((job.training.data.tuning.workers or _THREADS) // job.rank_info.local_world_size, 1)
     settings = dataset.metadata.parquet if dataset.metadata else None
     ranks.all_or_none(lambda: Wording(dataset))
     if settings is None:
         with_captions = dataset.captions.strategy is CaptionStrategy.TEXT_FILE
-        pieces = _listed(ranks, lambda: write_listing(files, folder, with_captions=with_captions), go_on)
+        pieces = _listed(ranks, lambda: write_listing(files, folder, with_captions=with_captions, videos=videos), go_on)
         return Discovered(dataset, files, folder, pieces, threads=threads)
     stems = None
     if not settings.filename_has_extension:
-        stems = Stems(folder, _listed(ranks, lambda: write_stems(files, folder), go_on))
+        stems = Stems(folder, _listed(ranks, lambda: write_stems(files, folder, videos=videos), go_on))
     given = UserTable(
         dataset=dataset, settings=settings, files=files, wording=Wording(dataset), stems=stems, threads=threads
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from oarlock_trainer.data.buckets import Size
+from oarlock_trainer.data.buckets import Size, codes
 from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ MANIFEST = "table.json"
 PARTS = "parts"
 _VERSION = 1
 _NOTES = b"notes"
+_BUCKET = ("target_width", "target_height", "frames")
 
 KEY_BYTES = 16
 SCHEMA = pa.schema(
@@ -55,10 +56,14 @@ PAIRED = pa.schema(
 )
 """The same of a data set with `conditioning`: the name of each picture's pair below its own source, and its key."""
 
+FILMED = pa.schema([*SCHEMA, pa.field("frames", pa.uint32(), nullable=False)])
+"""The same of a data set with `video`: the frames of each bucket."""
+_SCHEMAS = (SCHEMA, PAIRED, FILMED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """One row: where the picture is, how large, how it is trained. Keys name its latents and its captions' embeddings.
+    """One row: where the picture, or the video, is, how large, how it is trained. Keys name its latents and captions.
 
     `pair` and its key are empty where the data set has no `conditioning`. `mirrored`: it is shown mirrored, `paired`: its
     pair is meant; `image_key` is then that of what is stored of these (data.entries).
@@ -75,6 +80,7 @@ class Picture:
     text_keys: tuple[bytes, ...]
     pair: str = ""
     pair_key: bytes = b""
+    frames: int = 1
     mirrored: bool = False
     paired: bool = False
 
@@ -86,7 +92,7 @@ class Picture:
     @property
     def target(self) -> Size:
         """Size of its bucket."""
-        return Size(self.target_width, self.target_height)
+        return Size(self.target_width, self.target_height, self.frames)
 
     @property
     def file(self) -> str:
@@ -137,11 +143,10 @@ class Table:
         return kept
 
     def buckets(self) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Part by part, so that no array is as long as the table: (dataset, first row, (n, 2) uint32 of target sizes)."""
+        """Part by part, so that no array is as long as the table: (dataset, first row, (n,) uint64 codes of target sizes)."""
         firsts = self._ends - [part.rows for part in self.manifest.parts]
         for part, first, batch in zip(self.manifest.parts, firsts.tolist(), self._batches, strict=True):
-            sides = [batch.column(name).to_numpy() for name in ("target_width", "target_height")]
-            yield part.dataset, first, np.stack(sides, axis=1)
+            yield part.dataset, first, codes(*(_numbers(batch, one) for one in _BUCKET))
 
     def datasets(self) -> np.ndarray:
         """(rows,) uint16: the place of each row's dataset in the job."""
@@ -149,8 +154,12 @@ class Table:
         return np.repeat(np.array([part.dataset for part in self.manifest.parts], dtype=np.uint16), each)
 
     def numbers(self, column: str) -> np.ndarray:
-        """(rows,) uint32: one of width, height, target_width, target_height."""
-        return _joined([batch.column(column).to_numpy() for batch in self._batches], np.dtype(np.uint32))
+        """(rows,) uint32: one of width, height, target_width, target_height, frames."""
+        return _joined([_numbers(batch, column) for batch in self._batches], np.dtype(np.uint32))
+
+    def sizes(self) -> np.ndarray:
+        """(rows,) uint64: codes of target sizes (data.buckets)."""
+        return codes(*(self.numbers(one) for one in _BUCKET))
 
     def image_keys(self) -> np.ndarray:
         """(rows, 2) uint64."""
@@ -185,8 +194,8 @@ class Table:
 
 
 def write_part(folder: Path, name: str, columns: Mapping[str, Any], *, notes: str = "") -> None:
-    """Publish one part of the table below `folder`, with the columns of SCHEMA or PAIRED. `notes` come back by part_notes."""
-    fields = PAIRED if "pair" in columns else SCHEMA
+    """Publish one part of the table below `folder`, with the columns of a schema. `notes` come back by part_notes."""
+    fields = PAIRED if "pair" in columns else FILMED if "frames" in columns else SCHEMA
     schema = fields.with_metadata({_NOTES: notes})
     batch = pa.record_batch([pa.array(columns[field.name], type=field.type) for field in fields], schema=schema)
     sink = pa.BufferOutputStream()
@@ -210,7 +219,7 @@ def open_part(folder: Path, name: str) -> pa.RecordBatch:
     """The rows of a part, mapped. Raises OSError or ValueError where it is not there or no part of a table."""
     path = folder / PARTS / name
     reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    if reader.num_record_batches != 1 or not any(reader.schema.equals(known) for known in (SCHEMA, PAIRED)):
+    if reader.num_record_batches != 1 or not any(reader.schema.equals(known) for known in _SCHEMAS):
         raise ValueError(f"{path} is no part of a table")
     return reader.get_batch(0)
 
@@ -250,6 +259,14 @@ def open_table(folder: Path) -> Table | None:
         return Table(folder, manifest)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _numbers(batch: pa.RecordBatch, column: str) -> np.ndarray:
+    """(rows,) uint32; a picture has one frame."""
+    if column == "frames" and not batch.schema.equals(FILMED):
+        return np.ones(len(batch), dtype=np.uint32)
+    numbers: np.ndarray = batch.column(column).to_numpy()
+    return numbers
 
 
 def _keys(column: pa.FixedSizeBinaryArray) -> np.ndarray:

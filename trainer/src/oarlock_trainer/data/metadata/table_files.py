@@ -159,6 +159,6 @@ class JsonPieces:
 
     def _typed(self, field: pa.Field) -> pa.Field:
         """What a column holds in all pieces: numbers are numbers, and what is null in the first lines is text."""
-        if field.name in {self._given.settings.width_column, self._given.settings.height_column}:
+        if field.name in self._given.measures:
             return pa.field(field.name, pa.float64())
         return pa.field(field.name, pa.string()) if pa.types.is_null(field.type) else field

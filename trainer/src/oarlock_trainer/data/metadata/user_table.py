@@ -16,6 +16,7 @@ from oarlock_trainer.data.metadata.discovery import in_threads, text_beside, unr
 from oarlock_trainer.data.metadata.facts import Bad
 from oarlock_trainer.data.metadata.rows import PictureRows
 from oarlock_trainer.data.quarantine import UNREADABLE
+from oarlock_trainer.data.video_frames import available
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -43,11 +44,18 @@ class UserTable:
     def columns(self) -> list[str]:
         """All columns that are wanted; nothing else of the table is read."""
         settings, captions = self.settings, self.dataset.captions
-        wanted = [settings.filename_column, settings.width_column, settings.height_column]
+        wanted = [settings.filename_column, *self.measures]
         if captions.strategy is CaptionStrategy.PARQUET:
             wanted += settings.caption_columns
             wanted += [settings.fallback_caption_column] if settings.fallback_caption_column else []
         return list(dict.fromkeys(wanted))
+
+    @property
+    def measures(self) -> list[str]:
+        """The columns that hold numbers: width and height, of videos frames in all and a second."""
+        settings = self.settings
+        filmed = [settings.frames_column or "frames", settings.fps_column or "fps"] if self.dataset.video else []
+        return [settings.width_column, settings.height_column, *filmed]
 
     def identity(self, *place: object) -> str:
         """Tells a piece of the table from others; another listing may complete names in another way."""
@@ -59,7 +67,7 @@ class UserTable:
             raise ConfigurationError(
                 f'dataset "{self.dataset.name}": {table} has no column {_quoted(missing)}; it has {_quoted(there)}. '
                 "Name the right ones in metadata.parquet (filenameColumn, widthColumn, heightColumn, captionColumns, "
-                "fallbackCaptionColumn)"
+                "fallbackCaptionColumn; with video framesColumn, fpsColumn)"
             )
 
     def found(self, rows: pa.Table, *, first: int, table: str, on: Callable[[int], None]) -> PictureRows:
@@ -73,7 +81,7 @@ class UserTable:
             kinds = ", ".join(f"{field.name}: {field.type}" for field in rows.schema)
             raise ConfigurationError(
                 f'dataset "{self.dataset.name}": {table}: a column is not what metadata.parquet takes it for: {error} '
-                f"(columns are {kinds}; names and captions must be text or lists of text, width and height numbers)"
+                f"(columns are {kinds}; names and captions must be text or lists of text, {', '.join(self.measures)} numbers)"
             ) from error
 
     def _found(self, rows: pa.Table, first: int, on: Callable[[int], None]) -> PictureRows:
@@ -100,11 +108,14 @@ class UserTable:
         else:
             captions = self._captions(rows, names)
             on(len(names))
+        width, height, *filmed = (_numbers(_column(rows, column)) for column in self.measures)
+        video = self.dataset.video
         return PictureRows(
             names=names,
             versions=versions,
-            width=_sizes(_column(rows, self.settings.width_column)),
-            height=_sizes(_column(rows, self.settings.height_column)),
+            width=width.astype(np.int64),
+            height=height.astype(np.int64),
+            frames=available(filmed[0], filmed[1], video.fps) if video else None,
             captions=captions,
             bad=tuple(bad),
         )
@@ -143,10 +154,10 @@ def _texts(column: pa.Array) -> pa.Array:
     return _text(column)
 
 
-def _sizes(column: pa.Array) -> np.ndarray:
-    """(n,) int64; 0 where there is none."""
+def _numbers(column: pa.Array) -> np.ndarray:
+    """(n,) float64; 0 where there is none."""
     numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy()
-    return np.asarray(np.nan_to_num(numbers, nan=0.0).clip(0, _LARGEST).astype(np.int64))
+    return np.asarray(np.nan_to_num(numbers, nan=0.0).clip(0, _LARGEST))
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -1,0 +1,174 @@
+"""Files of videos, read with OpenCV: what their headers say, and their frames one after another.
+
+Its FFmpeg reads by a Python object. What that object raises would end the process, and an offset reaches it as 32 bits: so
+errors are kept for later, and files of 4 GiB are refused.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from oarlock_trainer.data.buckets import Size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    import numpy as np
+
+    from oarlock_trainer.storage.files import Files
+
+_MOST_BYTES = 1 << 32
+_HEAD = 256 << 10
+_AHEAD = 4 << 20
+"""Bytes that are read at once of a header, which may stand at the end, and of frames: FFmpeg asks for 4 KiB at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoHeader:
+    """Size as it is shown, `frames` in all, and how many of them a second."""
+
+    size: Size
+    frames: int
+    rate: float
+
+
+class OpenVideo:
+    """A video whose frames come as they are shown: where its file says that it is turned, they are."""
+
+    def __init__(self, capture: Any) -> None:
+        """Takes a cv2.VideoCapture. Raises ValueError where that has found none, or one whose header says too little."""
+        if not capture.isOpened():
+            raise ValueError("it is no video, or a damaged one")
+        self._capture, self._at = capture, -1
+        cv2 = _opencv()
+        sides = [int(capture.get(side)) for side in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)]
+        frames, rate = int(capture.get(cv2.CAP_PROP_FRAME_COUNT)), float(capture.get(cv2.CAP_PROP_FPS))
+        if min(sides) <= 0:
+            raise ValueError("its header says no width and height")
+        if frames <= 0 or not 0.0 < rate < float("inf"):
+            raise ValueError(
+                "its header does not say how long it is: write it anew, as by ffmpeg -i old.webm -c copy new.webm"
+            )
+        self.header = VideoHeader(Size(*sides), frames, rate)
+
+    def frame(self, place: int) -> np.ndarray:
+        """(H, W, 3) uint8, blue first: a frame behind all that were asked for before. Raises ValueError where it ends."""
+        while self._at < place:
+            if not self._capture.grab():
+                raise ValueError(f"it ends after {self._at + 1} frames; its sample needs {place + 1}")
+            self._at += 1
+        there, frame = self._capture.retrieve()
+        if not there:
+            raise ValueError(f"its frame {place} cannot be decoded")
+        found: np.ndarray = frame
+        return found
+
+
+def video_header(files: Files, name: str) -> VideoHeader:
+    """Raises what quarantine.UNREADABLE lists where a file is no video, or does not say how long it is."""
+    with files.open(name) as file, opened(file, ahead=_HEAD) as video:
+        return video.header
+
+
+@contextmanager
+def opened(file: BinaryIO, *, ahead: int = _AHEAD) -> Iterator[OpenVideo]:
+    """The video in an open file, of which so many bytes are read at once.
+
+    Raises ValueError where it is none or damaged, and what reading the file raised, whatever FFmpeg made of that.
+    """
+    cv2 = _opencv()
+    stream = _Stream(file, ahead)
+    # Storage that stands still for a minute is no damaged file, so nothing times out.
+    settings = [cv2.CAP_PROP_N_THREADS, 1, cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, 0, cv2.CAP_PROP_READ_TIMEOUT_MSEC, 0]
+    try:
+        capture = cv2.VideoCapture(stream, cv2.CAP_FFMPEG, settings)
+        try:
+            yield OpenVideo(capture)
+        finally:
+            capture.release()
+    except (cv2.error, ValueError) as error:
+        if stream.error:
+            raise stream.error from error
+        if isinstance(error, ValueError):
+            raise
+        raise ValueError(f"it cannot be decoded: {error}") from error
+    if stream.error:
+        raise stream.error
+
+
+def resized(frame: np.ndarray, size: Size) -> np.ndarray:
+    """(H, W, 3) uint8 in another size: by areas where it shrinks, else by Lanczos."""
+    if frame.shape[:2] == (size.height, size.width):
+        return frame
+    cv2 = _opencv()
+    way = cv2.INTER_AREA if size.width < frame.shape[1] else cv2.INTER_LANCZOS4
+    found: np.ndarray = cv2.resize(frame, (size.width, size.height), interpolation=way)
+    return found
+
+
+class _Stream(io.BufferedIOBase):
+    """A file for FFmpeg. `error` is what reading it raised first; for FFmpeg the file ends there."""
+
+    def __init__(self, file: BinaryIO, ahead: int) -> None:
+        """Raises ValueError where the file is too large, and what the file raises."""
+        self.error: BaseException | None = None
+        self._file = io.BufferedReader(_Raw(file), ahead)
+        if self._file.seek(0, io.SEEK_END) >= _MOST_BYTES:
+            raise ValueError("it has 4 GiB or more: cut it into shorter ones")
+        self._file.seek(0)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        try:
+            return b"" if self.error else self._file.read(size)
+        except BaseException as error:  # noqa: BLE001 - raised again by `opened`
+            self.error = self.error or error
+            return b""
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        try:
+            return self._file.seek(offset % _MOST_BYTES if whence == io.SEEK_SET else offset, whence)
+        except BaseException as error:  # noqa: BLE001 - raised again by `opened`
+            self.error = self.error or error
+            return -1
+
+
+class _Raw(io.RawIOBase):
+    """Any file as one that can be buffered; it stays the caller's to close."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._source = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any, /) -> int:
+        content = self._source.read(len(target))
+        target[: len(content)] = content
+        return len(content)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return self._source.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._source.tell()
+
+
+@cache
+def _opencv() -> Any:
+    """OpenCV, which jobs of pictures never import. Its work is done by our threads."""
+    # Of many fine videos FFmpeg tells something, never with a name. Whoever wants to hear it sets 16 (errors) or more.
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
+    import cv2  # noqa: PLC0415 - seldom needed
+
+    cv2.setNumThreads(1)
+    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+    return cv2
