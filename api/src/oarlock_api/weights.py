@@ -24,6 +24,7 @@ class ModelFamily(StrEnum):
     Z_IMAGE = "ZImage"
     STABLE_DIFFUSION_3 = "StableDiffusion3"
     QWEN_IMAGE = "QwenImage"
+    WAN = "Wan"
 
 
 class ModelFlavor(StrEnum):
@@ -47,6 +48,9 @@ class ModelFlavor(StrEnum):
     V1 = "V1"
     V2512 = "V2512"
     EDIT = "Edit"
+    T2V1_3B = "T2V-1.3B"
+    T2V14B = "T2V-14B"
+    """The last two as their publisher writes them: without a hyphen the first reads as version 1.3."""
 
 
 FLAVORS = {
@@ -69,6 +73,7 @@ FLAVORS = {
     ModelFamily.Z_IMAGE: (ModelFlavor.BASE, ModelFlavor.TURBO),
     ModelFamily.STABLE_DIFFUSION_3: (ModelFlavor.LARGE, ModelFlavor.MEDIUM),
     ModelFamily.QWEN_IMAGE: (ModelFlavor.V1, ModelFlavor.V2512, ModelFlavor.EDIT),
+    ModelFamily.WAN: (ModelFlavor.T2V1_3B, ModelFlavor.T2V14B),
 }
 """Variants of each architecture; the first is taken where a job names none."""
 
@@ -82,6 +87,9 @@ REFERENCED = {
     ModelFamily.QWEN_IMAGE: SEEING,
 }
 """Variants that may be given one."""
+
+VIDEO_FAMILIES = (ModelFamily.WAN,)
+"""Those that know videos; to them a picture is a video of one frame."""
 
 
 def takes_reference(family: ModelFamily, flavor: ModelFlavor | None) -> bool:
@@ -142,8 +150,8 @@ class Model(Group):
     flavor: ModelFlavor | None = Field(
         default=None,
         description="Variant; absent = the family's first one (Flux1: Dev, Flux2: KleinBase4B, ZImage: Base, "
-        "StableDiffusion3: Large, QwenImage: V1). Kontext, Fill, Canny, Depth and Edit are given a reference, Flux2 may be. "
-        "Of Flux2's Klein the Base ones are those to train, the others are distilled to four steps. "
+        "StableDiffusion3: Large, QwenImage: V1, Wan: T2V-1.3B). Kontext, Fill, Canny, Depth and Edit are given a reference, "
+        "Flux2 may be. Of Flux2's Klein the Base ones are those to train, the others are distilled to four steps. "
         "SimpleTuner: model_flavour.",
     )
     path: AbsolutePath | None = Field(

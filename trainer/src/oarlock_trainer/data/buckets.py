@@ -28,10 +28,15 @@ _LEAST_ASPECT = 0.01
 
 @dataclass(frozen=True, slots=True, order=True)
 class Size:
-    """Width and height in pixels."""
+    """Width and height in pixels, and how many frames: 1 is a picture."""
 
     width: int
     height: int
+    frames: int = 1
+
+    def __str__(self) -> str:
+        frames = f"x{self.frames}" if self.frames > 1 else ""
+        return f"{self.width}x{self.height}{frames}"
 
     @property
     def aspect(self) -> float:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _OPAQUE, _RGB = 255, 3
+_PICTURE_AXES = 4
 
 
 class PictureEncoder:
@@ -32,11 +33,11 @@ class PictureEncoder:
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         self._vae = load_frozen(imported(family.autoencoder), model / VAE, device, dtype=dtype, low_cpu_mem_usage=False)
         self._device, self._dtype, self._latents = device, dtype, code.latents
-        self.pixels = family.grid.pixels
+        self.pixels, self._is_video = family.grid.pixels, family.is_video
 
     @torch.no_grad()
     def encode(self, pictures: np.ndarray, seeds: Sequence[int] | None) -> Tensor:
-        """(B, H, W, 3) uint8 -> latents (B, C, h, w) bfloat16, as the family makes them.
+        """(B, H, W, 3) uint8, or videos (B, F, H, W, 3) -> latents (B, C, h, w) bfloat16, as the family makes them.
 
         Where that is a sample of the latent distribution, it is a fixed one of each picture, drawn from its own seed: on
         the CPU, so that every device has the same noise; without seeds it is the mean. Latents are rounded once, at the end.
@@ -69,7 +70,10 @@ class PictureEncoder:
             each = [torch.randn(tuple(shape), generator=torch.Generator().manual_seed(seed)) for seed in seeds]
             return torch.stack(each).to(self._device)
 
-        latents = self._latents.encode(self._vae, pixels.permute(0, 3, 1, 2), draw)
+        given = pixels.movedim(-1, 1)
+        if self._is_video and given.ndim == _PICTURE_AXES:
+            given = given[:, :, None]
+        latents = self._latents.encode(self._vae, given, draw)
         return latents.to(torch.bfloat16).cpu()
 
 

@@ -102,15 +102,21 @@ class Grid:
     """Height and width of a latent's picture."""
     patch: int
     """Height and width of a token's latents."""
+    frames: int = 1
+    """Frames of a latent behind the first one; 1: the family knows pictures alone."""
 
     @property
     def edge(self) -> int:
         """Pixels: both sides of a picture are a multiple of it."""
         return self.pixels * self.patch
 
-    def tokens(self, width: int, height: int) -> int:
-        """Of a picture of this size in pixels."""
-        return width * height // self.edge**2
+    def latent_frames(self, frames: int) -> int:
+        """Of a video of so many frames, which are 1 + a multiple of `frames`."""
+        return (frames - 1) // self.frames + 1
+
+    def tokens(self, width: int, height: int, frames: int = 1) -> int:
+        """Of a picture of this size in pixels, or of a video of so many frames."""
+        return self.latent_frames(frames) * (width * height // self.edge**2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +204,10 @@ class Family:
     """Classes that model_index.json may name, where only that tells a variant's model from another's."""
     masks_text: bool = False
     """Whether padding of texts is always masked: the model knows captions of no fixed length alone."""
+    foreign: Mapping[str, str] = field(default_factory=dict)
+    """What model_index.json names of other models that have the same transformer, and which models those are."""
+    fps: int = 0
+    """Frames a second of the videos that it draws; 0 where it knows pictures alone."""
     unguided: float = 1.0
     """Scale of two passes at which the pipeline's picture is that of the prompt alone."""
     cache_mark: str = ""
@@ -216,6 +226,11 @@ class Family:
         if (channels := shape.token_channels - own) and channels not in more:
             raise ValueError(f"its tokens have {shape.token_channels} channels, of which {own} are the noise's")
         return more.get(channels)
+
+    @property
+    def is_video(self) -> bool:
+        """Whether a sample may be a video; a picture is one of a single frame then."""
+        return self.grid.frames > 1
 
     @property
     def networks(self) -> tuple[str, ...]:
