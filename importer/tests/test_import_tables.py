@@ -46,6 +46,7 @@ OF_ITS_OWN = {
     "metadata_backend": "discovery",
     "mixed_precision": "bf16",
     "model_family": "flux",
+    "model_flavour": "dev",
     "optimizer": "torch-adamw",
     "optimizer.params.betas": [0.9, 0.99],
     "optimizer.params.eps": 1e-8,

@@ -87,6 +87,12 @@ def tiny_qwen_image_edit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tiny_wan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Wan directory. Nobody changes it."""
+    return made_tiny("wan", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("pictures") / "photos"
     photographs.write(directory, count=24)

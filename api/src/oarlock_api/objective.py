@@ -107,7 +107,7 @@ class Objective(Group):
     )
     auto_shift: StrictBool = Field(
         default=False,
-        description="Take the family's shift: by the picture's size, StableDiffusion3 3. SimpleTuner: "
+        description="Take the family's shift: by the picture's size, StableDiffusion3 and Wan 3. SimpleTuner: "
         "flow_schedule_auto_shift.",
     )
     timesteps: Timesteps = Field(

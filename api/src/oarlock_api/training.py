@@ -26,7 +26,7 @@ from oarlock_api.publishing import Publication, Tracker
 from oarlock_api.rules import ListMap, Rule, only_when
 from oarlock_api.second_pictures import references_fit_the_model
 from oarlock_api.training_rules import s3_connections_exist
-from oarlock_api.validation import Validation
+from oarlock_api.validation import Validation, frames_fit_the_model
 from oarlock_api.videos import videos_fit_the_model
 from oarlock_api.weights import Lora, Method, Model
 
@@ -127,6 +127,7 @@ class Training(Group):
         ),
         *references_fit_the_model(),
         videos_fit_the_model(),
+        frames_fit_the_model(),
         Rule(
             cel="self.resolutionType == 'Area' ? self.resolution <= 64.0 : self.resolution >= 64.0",
             message="training.resolution is in megapixels with resolutionType Area (at most 64), else in pixels (at "

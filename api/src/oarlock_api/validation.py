@@ -1,6 +1,6 @@
 """Pictures made while training, to look at."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StrictFloat, StrictInt
 
@@ -8,8 +8,19 @@ from oarlock_api.group import Group
 from oarlock_api.location import Location
 from oarlock_api.primitives import Label, LongText
 from oarlock_api.rules import ListMap, ListSet, Rule, at_least_one
+from oarlock_api.weights import VIDEO_FAMILIES
 
 PictureSize = Annotated[str, Field(max_length=11, pattern=r"^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$")]
+
+Frames = Annotated[
+    StrictInt,
+    Field(ge=1, le=1025),
+    Rule(
+        cel="self % 4 == 1",
+        message="validation.frames is 1 more than a multiple of 4, since a latent is made of four frames: 1, 5, 9 and so on",
+        holds=lambda frames: frames % 4 == 1,
+    ),
+]
 
 
 class Prompt(Group):
@@ -55,19 +66,40 @@ class Validation(Group):
         default=None,
         description="Guidance scale; absent = the model's usual value (Dev 3.5, Krea 4.5, Kontext 2.5, Fill and Canny 30, "
         "Depth 10; KleinBase 4, Klein 1, Flux2 Dev 4; ZImage Base 4, Turbo 0; StableDiffusion3 Large 3.5, Medium 4.5; "
-        "QwenImage 4). Schnell takes none without negativePrompt. Of models that are told none it is that of two passes for "
-        "each step; ZImage makes one at 0, the others at 1 and below. SimpleTuner: validation_guidance.",
+        "QwenImage 4; Wan 5). Schnell takes none without negativePrompt. Of models that are told none it is that of two "
+        "passes for each step; ZImage makes one at 0, the others at 1 and below. SimpleTuner: validation_guidance.",
     )
     inference_steps: Annotated[StrictInt, Field(ge=1, le=1000)] | None = Field(
         default=None,
         description="Denoising steps; absent = the model's usual value (28, Schnell 4, Fill and Canny 50, Depth 30; Flux2 "
-        "50, Klein 4; ZImage Base 50, Turbo 9; StableDiffusion3 Medium 40; QwenImage 50). SimpleTuner: "
+        "50, Klein 4; ZImage Base 50, Turbo 9; StableDiffusion3 Medium 40; QwenImage and Wan 50). SimpleTuner: "
         "validation_num_inference_steps.",
     )
     resolutions: Annotated[tuple[PictureSize, ...], Field(min_length=1, max_length=16), ListSet()] = Field(
         default=("1024x1024",),
         description="WIDTHxHEIGHT in pixels, rounded down to multiples of 16. SimpleTuner: validation_resolution.",
     )
+    frames: Frames = Field(
+        default=1,
+        description="Frames of each video that is drawn, at 16 a second; 1 = a picture. For Wan alone. SimpleTuner: "
+        "validation_num_video_frames.",
+    )
     seed: Annotated[StrictInt, Field(ge=0, le=2**53)] | None = Field(
         default=None, description="Seed; absent = training.seed. SimpleTuner: validation_seed."
+    )
+
+
+def frames_fit_the_model() -> Rule:
+    """A rule of spec.training."""
+
+    def holds(training: Any) -> bool:
+        drawn: Validation | None = training.validation
+        return training.model.family in VIDEO_FAMILIES or drawn is None or drawn.frames == 1
+
+    return Rule(
+        cel=f"self.model.family in {[str(family) for family in VIDEO_FAMILIES]} || !has(self.validation) || "
+        "self.validation.frames == 1",
+        message="validation.frames is for models of videos (model.family: "
+        f"{', '.join(VIDEO_FAMILIES)}): set that, or remove validation.frames",
+        holds=holds,
     )

@@ -58,8 +58,8 @@ def videos_fit_the_model() -> Rule:
     return Rule(
         cel=f"self.model.family in {[str(family) for family in VIDEO_FAMILIES]} || "
         "!self.data.datasets.exists(d, has(d.video))",
-        message=f"a data set with video is for models of videos ({', '.join(VIDEO_FAMILIES)}): set model.family to one of "
-        "them, or remove video",
+        message=f"a data set with video is for models of videos (model.family: {', '.join(VIDEO_FAMILIES)}): set "
+        "that, or remove video",
         holds=_fit,
     )
 

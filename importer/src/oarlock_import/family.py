@@ -42,6 +42,12 @@ class Words:
     """Option -> the one value that a job can do, and why no other."""
     differs: Mapping[str, str] = field(default_factory=dict)
     """Option -> how the job is not the same where it is absent."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """How names of flavours begin that are not here, and why."""
+
+    def why_not(self, flavour: str) -> str:
+        """Why a flavour is not here, where that is known; empty otherwise."""
+        return next((why for name, why in self.elsewhere.items() if flavour.startswith(name)), "")
 
     def flavor_of(self, model: str) -> ModelFlavor | None:
         """The flavor whose repository a path or name ends with, in small or capital letters."""
@@ -56,7 +62,7 @@ def _feed_forward(family: Family) -> tuple[str, ...]:
 
 _FLUX1, _Z_IMAGE = FAMILIES[ModelFamily.FLUX1], FAMILIES[ModelFamily.Z_IMAGE]
 _SD3, _FLUX2 = FAMILIES[ModelFamily.STABLE_DIFFUSION_3], FAMILIES[ModelFamily.FLUX2]
-_QWEN_IMAGE = FAMILIES[ModelFamily.QWEN_IMAGE]
+_QWEN_IMAGE, _WAN = FAMILIES[ModelFamily.QWEN_IMAGE], FAMILIES[ModelFamily.WAN]
 _SINGLE = ("attn.to_qkv_mlp_proj", "attn.to_out")
 _DOUBLE = tuple(name for name in _FLUX2.presets.names["all"] if name not in _SINGLE)
 _WORDS = {
@@ -157,6 +163,29 @@ _WORDS = {
         largest=6 * _QWEN_IMAGE.published.width,
         targets="mmdit",
         unread=("flux_attention_masked_training",),
+    ),
+    _WAN.slug: Words(
+        family=_WAN,
+        default="t2v-480p-1.3b-2.1",
+        flavors={"t2v-480p-1.3b-2.1": ModelFlavor.T2V1_3B, "t2v-480p-14b-2.1": ModelFlavor.T2V14B},
+        repositories={
+            ModelFlavor.T2V1_3B: "Wan-AI/Wan2.1-T2V-1.3B-Diffusers",
+            ModelFlavor.T2V14B: "Wan-AI/Wan2.1-T2V-14B-Diffusers",
+        },
+        modules={
+            "Attention": ("all",),
+            "FeedForward": _feed_forward(_WAN),
+            "WanTransformerBlock": ("all+ffs",),
+        },
+        largest=8960,
+        targets="all",
+        unread=("flux_attention_masked_training",),
+        elsewhere={
+            "i2v": "it is given a first frame",
+            "flf2v": "it is given a first and a last frame",
+            "vace": "it is given other videos",
+            "ti2v": "Wan 2.2 has another VAE",
+        },
     ),
 }
 

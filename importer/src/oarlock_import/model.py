@@ -30,7 +30,8 @@ def place(
     if "model_family" not in options:
         options.refused(
             "model_family",
-            "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux), flux2, z-image, sd3 or qwen_image",
+            "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux), flux2, z-image, sd3, qwen_image or "
+            "wan",
         )
     options.carry(draft, "model_family")
     _of_the_family(options, words_of(options))
@@ -53,8 +54,9 @@ def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[
     flavour = str(options.value("model_flavour")).lower() if is_said else words.default
     flavor = known if known and not is_said else words.flavors.get(flavour)
     if flavor is None:
+        why = f", as {reason}" if (reason := words.why_not(flavour)) else ""
         options.refused(
-            "model_flavour", f"{flavour} of {words.family.name} is not here: use one of {', '.join(words.flavors)}"
+            "model_flavour", f"{flavour} of {words.family.name} is not here{why}: use one of {', '.join(words.flavors)}"
         )
     elif is_said:
         options.carry(draft, "model_flavour", value=flavor.value)

@@ -30,9 +30,9 @@ those, not this page. -->
 
 # Coming from SimpleTuner
 
-`oarlock-trainer import-simpletuner` turns a configuration of SimpleTuner for FLUX.1, FLUX.2 Klein, Z-Image, Stable
-Diffusion 3.5 or Qwen-Image into a TrainingJob that trains the same way. To run SimpleTuner itself under Oarlock instead,
-see [bring your own trainer](bring-your-own-trainer.md).
+`oarlock-trainer import-simpletuner` turns a configuration of SimpleTuner for FLUX.1, FLUX.2, Z-Image, Stable
+Diffusion 3.5, Qwen-Image or Wan 2.1 into a TrainingJob that trains the same way. To run SimpleTuner itself under Oarlock
+instead, see [bring your own trainer](bring-your-own-trainer.md).
 
 ```console title="needs a cluster and your configuration"
 $ oarlock-trainer import-simpletuner config/config.json -o job.yaml
@@ -65,8 +65,8 @@ value of config.env that a shell's command makes, as `$(pwd)` does: no shell is 
 ## What to know
 - **Defaults are SimpleTuner's.** Where an option is absent, SimpleTuner's default is written into the job if it
   changes the numbers: batch size 4, learning rate 4e-7, gradients clipped by value at 2, 1 epoch, flavor Krea
-  (z-image: Turbo, sd3: Medium, qwen_image: v1.0) unless the model's name tells another one, crops at random. A seed is
-  the exception: SimpleTuner draws one for each run, the job gets 42. Without `report_to` there is no tracker.
+  (z-image: Turbo, sd3: Medium, qwen_image: v1.0, wan: 1.3B) unless the model's name tells another one, crops at random. A
+  seed is the exception: SimpleTuner draws one for each run, the job gets 42. Without `report_to` there is no tracker.
 - **Memory.** SimpleTuner keeps weights and moments in bfloat16 with some optimizers, an imported job keeps float32 and
   spreads it over its GPUs. So a full-rank run of one process becomes a job that does not fit: the report says how much
   is missing and what makes it fit, such as [AdamWBF16](engine.md#adamwbf16) on one GPU. It is computed for H100s;
@@ -79,10 +79,11 @@ value of config.env that a shell's command makes, as `$(pwd)` does: no shell is 
   before SimpleTuner's own options.
 - **The model.** A `pretrained_model_name_or_path` such as `black-forest-labs/FLUX.1-dev` is a repository of the hub,
   unless there is such a folder on this machine. A gated one, as this is, needs a token: the report says how.
-- **Other families.** Adapters stand where SimpleTuner puts them in each: in Z-Image, Stable Diffusion 3.5
-  (`model_family` sd3) and Qwen-Image (`qwen_image`) beside attention, in the last two beside that of the image's tokens
+- **Other families.** Adapters stand where SimpleTuner puts them in each: in Z-Image, Wan (`model_family` wan), Stable
+  Diffusion 3.5 (sd3) and Qwen-Image (`qwen_image`) beside attention, in the last two beside that of the image's tokens
   alone; options of FLUX.1, whose names begin with `flux_`, change nothing there. Stable Diffusion 3.5 gets 256 tokens of
-  T5, as in diffusers' pipeline; SimpleTuner gives it 154. Of Qwen-Image's flavours that edit pictures `edit-v1` is taken.
+  T5, as in diffusers' pipeline; SimpleTuner gives it 154. Of Qwen-Image's flavours that edit pictures `edit-v1` is taken,
+  of Wan's those that draw of texts alone. A video's latents are the mean that the VAE says, as in diffusers' pipelines.
 - **Output.** `output_dir` becomes `output.directory`, its last part alone, on the claim that `--claim` names. The job
   has the same name, or `--name`.
 - **Paths** stay as they are; what lies outside the output has to be mounted with `pod.volumes` and

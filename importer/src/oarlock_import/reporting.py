@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from oarlock_import.places import Places
 
 _PICTURES = ("validation_num_inference_steps", "validation_seed", "validation_step_interval")
+_FRAMES = 81
+"""That SimpleTuner draws where no option says fewer: the most, too."""
 _TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Wandb"}
 
 
@@ -33,6 +35,7 @@ def _pictures(options: Options, draft: Draft, places: Places) -> None:
             *_PICTURES,
             "validation_guidance",
             "validation_resolution",
+            "validation_num_video_frames",
             "validation_prompt",
             "user_prompt_library",
         ):
@@ -51,6 +54,7 @@ def _pictures(options: Options, draft: Draft, places: Places) -> None:
     for key in _PICTURES:
         options.carry(draft, key)
     _guidance(options, draft)
+    _frames(options, draft)
     if prompt:
         options.carry(draft, "validation_prompt", value=[{"name": "validation", "prompt": prompt}])
     if library:
@@ -74,6 +78,16 @@ def _guidance(options: Options, draft: Draft) -> None:
     if not is_told and "validation_negative_prompt" in options:
         draft.put("training.validation.negativePrompt", options.value("validation_negative_prompt"))
         options.mapped("validation_negative_prompt", words="-> training.validation.negativePrompt")
+
+
+def _frames(options: Options, draft: Draft) -> None:
+    """Of each video: 1 more than a multiple of a latent's, as diffusers' pipeline makes them."""
+    grid, key = family_of(options, draft).grid, "validation_num_video_frames"
+    if grid.frames == 1:
+        options.ignored(key, "belongs to another model family")
+        return
+    wanted = min(options.value(key) or _FRAMES, _FRAMES)
+    options.carry(draft, key, value=wanted // grid.frames * grid.frames + 1)
 
 
 def _size(word: str) -> str:

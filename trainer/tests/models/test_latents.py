@@ -45,6 +45,6 @@ def test_what_is_cached_and_what_pictures_are_made_of_is_what_the_family_says(ti
     drawn = torch.randn(4, 1, 24, generator=torch.Generator().manual_seed(6))
     assert torch.equal(latents[1, :, 1:], drawn.to(torch.bfloat16))
     usual = latents[:1, :, 0].unflatten(2, (4, 6)).float()
-    expected = PictureDecoder(tiny_flux, FLUX1, CPU, code=CODE).decode(usual)
-    found = PictureDecoder(tiny_flux, FLUX1, CPU, code=OTHER).decode(latents[:1].float())
+    expected = PictureDecoder(tiny_flux, FLUX1, CPU, code=CODE).decode(usual)[0]
+    found = PictureDecoder(tiny_flux, FLUX1, CPU, code=OTHER).decode(latents[:1].float())[0]
     assert np.array_equal(np.asarray(found), np.asarray(expected))

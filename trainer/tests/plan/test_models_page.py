@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.training import Training
-from oarlock_api.weights import FLAVORS, ModelFamily, ModelFlavor
+from oarlock_api.weights import FLAVORS, VIDEO_FAMILIES, ModelFamily, ModelFlavor
 from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.family import Family
 from oarlock_trainer.plan.communication import fabric
@@ -27,19 +27,28 @@ SIZES = {
     "Stable Diffusion 3.5 Large": (ModelFamily.STABLE_DIFFUSION_3, ModelFlavor.LARGE),
     "Stable Diffusion 3.5 Medium": (ModelFamily.STABLE_DIFFUSION_3, ModelFlavor.MEDIUM),
     "Qwen-Image": (ModelFamily.QWEN_IMAGE, ModelFlavor.V1),
+    "Wan T2V-14B": (ModelFamily.WAN, ModelFlavor.T2V14B),
+    "Wan T2V-1.3B": (ModelFamily.WAN, ModelFlavor.T2V1_3B),
 }
 SAMPLES = 8
+"""Pictures of 1024 x 1024 pixels of each GPU; of models of videos it is one video:"""
+VIDEO = (832, 480, 81)
+"""Width, height and frames."""
 NODE = 8
 
 
+def samples(kind: ModelFamily) -> int:
+    return 1 if kind in VIDEO_FAMILIES else SAMPLES
+
+
 def training(name: str, method: str) -> Training:
-    family, flavor = SIZES[name]
+    kind, flavor = SIZES[name]
     return Training.model_validate(
         {
-            "model": {"family": family, "flavor": flavor, "path": "/models/any"},
+            "model": {"family": kind, "flavor": flavor, "path": "/models/any"},
             "method": method,
             "steps": 10,
-            "batchSize": SAMPLES,
+            "batchSize": samples(kind),
             "resolution": 1024,
             "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
         }
@@ -53,7 +62,9 @@ def family(name: str) -> Family:
 def plan(name: str, method: str, gpus: int) -> Plan:
     kind, wanted = gpu("H100"), training(name, method)
     between = fabric("8x400G" if gpus > NODE else "NVLink", gpu=kind)
-    work = work_of(wanted, family(name).published, ranks=gpus, ranks_per_node=min(gpus, NODE))
+    shape, grid = family(name).published, family(name).grid
+    tokens = grid.tokens(*VIDEO) if family(name).is_video else None
+    work = work_of(wanted, shape, ranks=gpus, ranks_per_node=min(gpus, NODE), image_tokens=tokens)
     return choose(work, wanted, Gpus(memory=kind.memory, kind=kind, fabric=between))
 
 
@@ -62,14 +73,15 @@ def billions(parameters: float) -> str:
 
 
 def cell(name: str, method: str, gpus: int) -> str:
-    """GB of each GPU, recomputed blocks, and pictures a second; or what is needed where that does not fit."""
+    """GB of each GPU, recomputed blocks, pictures a second or videos a minute; or what is needed where it does not fit."""
     try:
         one = plan(name, method, gpus)
     except ConfigurationError as error:
         needed = str(error).partition("these GPUs: ")[2].partition(" GB are needed")[0]
         return f"no: {needed} GB"
     assert one.speed
-    slow, fast = (SAMPLES * gpus / seconds for seconds in (one.speed.slow_seconds, one.speed.seconds))
+    each = samples(SIZES[name][0]) * gpus * (60 if family(name).is_video else 1)
+    slow, fast = (each / seconds for seconds in (one.speed.slow_seconds, one.speed.seconds))
     digits = 1 if fast < 20 else 0
     return f"{one.memory.total / 1e9:.0f} GB, {one.recomputed}; {slow:.{digits}f} - {fast:.{digits}f}"
 

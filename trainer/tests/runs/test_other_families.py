@@ -12,6 +12,7 @@ from diffusers import (  # before ours: a rank imports less of diffusers
     Flux2KleinPipeline,
     QwenImagePipeline,
     StableDiffusion3Pipeline,
+    WanPipeline,
     ZImagePipeline,
 )
 from exports_in_diffusers import ours, predicted
@@ -31,8 +32,9 @@ PIPELINES = {
     ModelFamily.Z_IMAGE: ZImagePipeline,
     ModelFamily.STABLE_DIFFUSION_3: StableDiffusion3Pipeline,
     ModelFamily.QWEN_IMAGE: QwenImagePipeline,
+    ModelFamily.WAN: WanPipeline,
 }
-STEPS, RANK = 4, 4
+STEPS, RANK, FRAMES = 4, 4, 5
 TOLERANCE = 1e-5
 """Relative: the sum of a step's gradients comes in another order."""
 ROUNDING = 1e-3
@@ -52,12 +54,13 @@ class Trained:
 
 @pytest.fixture(scope="module", params=[one for one in ModelFamily if one is not ModelFamily.FLUX1], ids=str)
 def undisturbed(request: pytest.FixtureRequest, gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Some captions are left out; at the end there are pictures, of two passes for each step."""
+    """Some captions are left out; at the end there are pictures or videos, of two passes for each step."""
     home, model = tmp_path_factory.mktemp(request.param), made_tiny(FAMILIES[request.param].slug, tmp_path_factory)
     caches = {name: {"path": str(home / name)} for name in ("textEmbeds", "imageEmbeds")}
     pictures = {
         "everySteps": STEPS, "prompts": [{"name": "boat", "prompt": "a boat"}], "resolutions": ["64x48"],
         "inferenceSteps": 2, "negativePrompt": "rain", "guidance": 3.0,
+        "frames": FRAMES if FAMILIES[request.param].is_video else 1,
     }  # fmt: skip
     job = gang.training(
         model={"family": request.param, "path": str(model)}, steps=STEPS, batchSize=2, effectiveBatch=4,
@@ -76,7 +79,14 @@ def test_it_trains_draws_pictures_and_exports_what_diffusers_loads(undisturbed: 
     theirs = predicted(pipeline.transformer, family)
     assert torch.equal(theirs, ours(family, export))
     assert not torch.equal(theirs, ours(family, undisturbed.model))
-    assert pipeline(prompt="a boat", height=64, width=48, num_inference_steps=2).images[0].size == (48, 64)
+    given: dict[str, Any] = {"prompt": "a boat", "height": 64, "width": 48, "num_inference_steps": 2}
+    if FAMILIES[family].is_video:
+        assert (undisturbed.output / f"validation/step-{STEPS}/boat-64x48.webm").stat().st_size
+        (pictures,) = pipeline(**given, num_frames=FRAMES, output_type="pil").frames
+        assert len(pictures) == FRAMES
+    else:
+        pictures = pipeline(**given).images
+    assert pictures[0].size == (48, 64)
 
 
 def test_killed_the_next_attempt_repeats_the_undisturbed_losses_exactly(

@@ -73,7 +73,7 @@ def pictures(pipeline: FluxPipeline, model: Path, device: torch.device) -> dict[
     scaled = theirs / vae.config.scaling_factor + vae.config.shift_factor
     decoded = vae.decode(scaled.to(vae.dtype), return_dict=False)[0]
     shown = np.asarray(pipeline.image_processor.postprocess(decoded.float(), output_type="pil")[0], dtype=np.float32)
-    mine = np.asarray(PictureDecoder(model, FLUX1, device, code=CODE).decode(theirs.float()), dtype=np.float32)
+    mine = np.asarray(PictureDecoder(model, FLUX1, device, code=CODE).decode(theirs.float())[0], dtype=np.float32)
     return {
         "latents": distance(ours, theirs),
         "picture": float(np.abs(mine - shown).mean()),

@@ -30,6 +30,9 @@ def predicted(model: Any, key: ModelFamily) -> torch.Tensor:
     Without that pass, what was loaded as jobs load it need not be whole: positions may be missing.
     """
     copied = copy.deepcopy(model).eval()
+    for name, parameter in copied.named_parameters():
+        if "lora_" not in name:  # diffusers keeps parts of some models in float32
+            parameter.data = parameter.data.to(torch.bfloat16)
     CODES[key].install(copied, attend=attend_with(Attention.SDPA), recomputed=0)
     source = torch.Generator().manual_seed(0)
     shape = FAMILIES[key].architecture(model.config)

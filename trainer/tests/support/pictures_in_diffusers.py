@@ -60,7 +60,7 @@ def ours(model: Path, pipeline: FluxPipeline, size: tuple[int, int], *, scale: f
         steps=STEPS,
         go_on=lambda: None,
     )
-    return np.asarray(PictureDecoder(model, FLUX1, device, code=CODE).decode(latents), dtype=np.float32)
+    return np.asarray(PictureDecoder(model, FLUX1, device, code=CODE).decode(latents)[0], dtype=np.float32)
 
 
 def theirs(

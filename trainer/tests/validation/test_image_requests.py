@@ -103,6 +103,8 @@ def test_one_variant_of_a_family_may_be_told_its_guidance_where_others_take_two_
         ("StableDiffusion3", "Medium", {"guidance": 0.0}, 40, 1.0),
         ("QwenImage", None, {}, 50, 4.0),
         ("QwenImage", "V2512", {"guidance": 1.0}, 50, 1.0),
+        ("Wan", None, {}, 50, 5.0),
+        ("Wan", "T2V-14B", {"guidance": 1.0}, 50, 1.0),
     ],
 )
 def test_guidance_of_a_family_that_is_not_told_it_is_two_passes_as_its_pipeline_counts_them(
@@ -112,6 +114,14 @@ def test_guidance_of_a_family_that_is_not_told_it_is_two_passes_as_its_pipeline_
     (found,) = requests_of(job(tmp_path, flavor, family=family, prompts=BOAT, **fields))
     negative = fields.get("negativePrompt", "")
     assert (found.steps, found.guidance, found.scale, found.negative) == (steps, 1.0, scale, negative)
+
+
+@pytest.mark.parametrize(("frames", "wanted"), [(81, 81), (1, None)])
+def test_a_family_of_videos_draws_as_many_frames_as_the_job_says_and_a_picture_of_one(
+    tmp_path: Path, frames: int, wanted: int | None
+) -> None:
+    (found,) = requests_of(job(tmp_path, family="Wan", prompts=BOAT, frames=frames))
+    assert (found.frames, found.file) == (wanted, "boat-1024x1024.png")
 
 
 def test_sizes_that_are_no_multiple_of_16_are_rounded_down_and_files_say_what_was_asked_for(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from PIL import Image
@@ -61,6 +62,18 @@ def test_the_index_names_each_picture_once_with_its_request_and_the_grid_shows_a
         assert grid.size == (2 * 256, 2 * (256 + 14))
         assert [grid.getpixel(place) for place in ((5, 5), (261, 5), (261, 275))] == [(255, 0, 0)] * 3
         assert grid.getpixel((5, 275)) == (255, 255, 255)
+
+
+def test_a_video_stands_beside_its_first_frame_and_the_index_names_it(tmp_path: Path) -> None:
+    pictures, video = Pictures(tmp_path, job_uid="job"), replace(wanted("boat"), frames=5)
+    assert pictures.missing(2, [video]) == [0]
+    file = pictures.write(2, video, Image.new("RGB", (64, 64), "red"), b"frames")
+    pictures.add(2, [MadeImage(wanted=video, file=file, seconds=1.5)])
+    assert (tmp_path / "validation/step-2/boat-64x64.webm").read_bytes() == b"frames"
+    (entry,) = pictures.of_step(2)
+    assert (entry["file"], entry["video"], entry["frames"]) == ("step-2/boat-64x64.png", "step-2/boat-64x64.webm", 5)
+    assert pictures.missing(2, [video]) == []
+    assert pictures.missing(2, [replace(video, frames=9)]) == pictures.missing(2, [wanted("boat")]) == [0]
 
 
 def test_an_index_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
     <output>/validation/index.json                             what there is: step, prompt, seed, size, file of each
     <output>/validation/step-200/boat-1024x1024.png            one picture; its file in the index begins with the step
     <output>/validation/step-200/thumbs/boat-1024x1024.jpg     the same, at most THUMBNAIL_EDGE pixels high and wide
+    <output>/validation/step-200/boat-1024x1024.webm           where it is a video, of which the picture is the first frame
     <output>/validation/step-200/grid.png                      all of the step
 
 Names may come from strangers: what `is_picture` takes leads nowhere else.
@@ -34,6 +35,11 @@ def thumbnail_of(file: str) -> str:
     """The small picture of a picture, both below FOLDER."""
     folder, _, name = file.rpartition("/")
     return f"{folder}/{THUMBNAILS}/{name.removesuffix('.png')}.jpg"
+
+
+def video_of(file: str) -> str:
+    """The video whose first frame a picture is, both below FOLDER."""
+    return f"{file.removesuffix('.png')}.webm"
 
 
 def is_picture(file: str) -> bool:

@@ -52,7 +52,7 @@ MACHINE: tuple[Row, ...] = (
         _OTHER_MODELS,
         "sd3_clip_uncond_behaviour sd3_t5_uncond_behaviour hidream_use_load_balancing_loss"
         " hidream_load_balancing_loss_weight ltx_train_mode ltx_i2v_prob ltx_partial_noise_fraction"
-        " ltx_protect_first_frame sana_complex_human_instruction framerate validation_num_video_frames"
+        " ltx_protect_first_frame sana_complex_human_instruction"
         " validation_lyrics validation_audio_duration lyrics_embedder_train lyrics_embedder_optimizer"
         " lyrics_embedder_lr lyrics_embedder_lr_scheduler pretrained_unet_model_name_or_path"
         " pretrained_unet_subfolder non_ema_revision refiner_training_invert_schedule"
@@ -61,8 +61,8 @@ MACHINE: tuple[Row, ...] = (
         " crepa_drop_vae_encoder crepa_normalize_by_frames crepa_spatial_align",
     ),
     *refused(
-        "a switch of older versions: remove it, and write model_family flux (FLUX=true in config.env), flux2, z-image, sd3 "
-        "or qwen_image",
+        "a switch of older versions: remove it, and write model_family flux (FLUX=true in config.env), flux2, z-image, "
+        "sd3, qwen_image or wan",
         FAMILIES,
     ),
 )

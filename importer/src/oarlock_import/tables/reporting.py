@@ -21,6 +21,7 @@ REPORTING: tuple[Row, ...] = (
     judged("validation_num_inference_steps", "training.validation.inferenceSteps", Kind.WHOLE, default=30),
     judged("validation_resolution", "training.validation.resolutions", Kind.TEXT, default="256"),
     judged("validation_seed", "training.validation.seed", Kind.WHOLE),
+    judged("validation_num_video_frames", "training.validation.frames", Kind.WHOLE),
     judged("report_to", "training.tracking", Kind.TEXT),
     judged("tracker_project_name", "training.tracking.project", Kind.TEXT, default="simpletuner"),
     judged("tracker_run_name", "training.tracking.run", Kind.TEXT, default="simpletuner-testing"),
@@ -72,6 +73,7 @@ REPORTING: tuple[Row, ...] = (
         "pictures are made from the weights themselves; task: Evaluate judges the average where there is one",
         "ema_validation",
     ),
+    *ignored("videos are drawn at their model's own rate", "framerate"),
     *ignored("belongs to evaluation_type", "num_eval_images pretrained_evaluation_model_name_or_path"),
     *ignored(
         "data sets for evaluation are measured after each checkpoint",

@@ -51,6 +51,8 @@ class BlockKind:
     """Whether the image's tokens go through these blocks, and the text's."""
     alone: int = 0
     """How often the image's tokens attend to each other alone, beside the attention of all."""
+    is_read: bool = False
+    """The image's tokens attend to each other alone, and then to the text's, which attend to nothing."""
 
     def share(self, text_share: float) -> float:
         """Of a sample's tokens, of which the text has `text_share`, those that go through these blocks. Both 0..1."""
@@ -64,6 +66,8 @@ class BlockKind:
     def attended(self, tokens: int, text_share: float) -> float:
         """Pairs of a query and a key in one sample of so many tokens, of which the text has `text_share`, 0..1."""
         all_of_them, image = self.share(text_share) * tokens, (1.0 - text_share) * tokens
+        if self.is_read:
+            return image * all_of_them
         return all_of_them**2 + self.alone * image**2
 
 

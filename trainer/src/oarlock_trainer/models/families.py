@@ -12,6 +12,7 @@ from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.models.flux2.family import FLUX2
 from oarlock_trainer.models.qwenimage.family import QWEN_IMAGE
 from oarlock_trainer.models.sd3.family import STABLE_DIFFUSION_3
+from oarlock_trainer.models.wan.family import WAN
 from oarlock_trainer.models.zimage.family import Z_IMAGE
 from oarlock_trainer.runtime.errors import ConfigurationError, readable
 
@@ -29,6 +30,7 @@ FAMILIES: Mapping[ModelFamily, Family] = {
     ModelFamily.Z_IMAGE: Z_IMAGE,
     ModelFamily.STABLE_DIFFUSION_3: STABLE_DIFFUSION_3,
     ModelFamily.QWEN_IMAGE: QWEN_IMAGE,
+    ModelFamily.WAN: WAN,
 }
 
 

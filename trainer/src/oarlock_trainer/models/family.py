@@ -204,6 +204,10 @@ class Family:
     """Classes that model_index.json may name, where only that tells a variant's model from another's."""
     masks_text: bool = False
     """Whether padding of texts is always masked: the model knows captions of no fixed length alone."""
+    foreign: Mapping[str, str] = field(default_factory=dict)
+    """What model_index.json names of other models that have the same transformer, and which models those are."""
+    fps: int = 0
+    """Frames a second of the videos that it draws; 0 where it knows pictures alone."""
     unguided: float = 1.0
     """Scale of two passes at which the pipeline's picture is that of the prompt alone."""
     cache_mark: str = ""

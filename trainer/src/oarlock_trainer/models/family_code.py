@@ -1,6 +1,7 @@
 """What a model family computes in its own way, with torch. `family_codes` has that of each family.
 
-B samples, latents (B, C, h, w), texts (B, T, t) and their pooled vectors (B, p).
+B samples, latents (B, C, h, w), texts (B, T, t) and their pooled vectors (B, p). A video has its latent frames among the
+channels: C stands for channels x frames there, all frames of a channel behind each other.
 """
 
 from __future__ import annotations

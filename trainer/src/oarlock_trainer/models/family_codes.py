@@ -9,6 +9,7 @@ from oarlock_trainer.models.flux import code as flux
 from oarlock_trainer.models.flux2 import code as flux2
 from oarlock_trainer.models.qwenimage import code as qwenimage
 from oarlock_trainer.models.sd3 import code as sd3
+from oarlock_trainer.models.wan import code as wan
 from oarlock_trainer.models.zimage import code as zimage
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ CODES: Mapping[ModelFamily, FamilyCode] = {
     ModelFamily.Z_IMAGE: zimage.CODE,
     ModelFamily.STABLE_DIFFUSION_3: sd3.CODE,
     ModelFamily.QWEN_IMAGE: qwenimage.CODE,
+    ModelFamily.WAN: wan.CODE,
 }
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _CONFIG = "config.json"
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model")
+_NOTHING = (None, False, [None, None])
+"""How a pipeline's index says that a part or a setting is not there."""
 
 
 def check(model: Path, family: Family, *, field: str) -> None:
@@ -104,13 +106,17 @@ def _check_folder(model: Path, field: str) -> None:
 
 
 def _wrong_pipeline(model: Path, family: Family) -> Iterator[str]:
-    """Whether it is another flavor's, of which nothing but the pipeline's name tells."""
-    kind = _read(model / MODEL_INDEX).get("_class_name")
+    """Whether it is another flavor's or model's: the pipeline's name, or what stands beside it, may be all that tells."""
+    index = _read(model / MODEL_INDEX)
+    kind = index.get("_class_name")
     if family.pipelines and kind not in family.pipelines:
         yield (
             f"{MODEL_INDEX} names {kind or 'no class'}, and not {family.pipelines[0]}: set model.flavor to what the folder "
             "is, or name the folder of another model"
         )
+    for name, other in family.foreign.items():
+        if index.get(name) not in _NOTHING:
+            yield f"{MODEL_INDEX} has {name}: it is {other}, which is not trained here"
 
 
 def _wrong_networks(model: Path, family: Family, names: Iterable[str]) -> Iterator[str]:

@@ -22,6 +22,9 @@ class Encode(Protocol):
     def __call__(self, vae: Any, pixels: Tensor, draw: Callable[[Sequence[int]], Tensor]) -> Tensor:
         """(B, 3, H, W), -1..1 in the VAE's type -> (B, C, h, w) float32, which is rounded and cached.
 
+        Of a family of videos it is (B, 3, F, H, W), of pictures with F = 1, and all frames of a channel follow each other:
+        (B, C f, h, w) of f latent frames.
+
         `draw` gives normal numbers for a shape without B, (B, *shape) float32 on the VAE's device: the same for the same
         picture each time. Called once at most.
         """
@@ -32,7 +35,10 @@ class Decode(Protocol):
     """Latents -> pictures."""
 
     def __call__(self, vae: Any, latents: Tensor) -> Tensor:
-        """(B, C, h, w) float32 -> (B, 3, H, W) in the VAE's type and on its device, about -1..1."""
+        """(B, C, h, w) float32 -> (B, 3, H, W) in the VAE's type and on its device, about -1..1.
+
+        Of a family of videos (B, C f, h, w) -> (B, 3, F, H, W).
+        """
         ...
 
 

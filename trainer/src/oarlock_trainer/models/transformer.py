@@ -39,7 +39,8 @@ def load(
     `blank`: weights of zero, for who overwrites them all with a checkpoint's. `placed` is called with each parameter once
     it is on the device, before the next one is read, and may keep less of it. Without `reads` the parameters come in the same
     order with any values, for whom `placed` brings another rank's. `ahead`: it reads ahead for its node what it reads.
-    Buffers that are saved with the weights come from the model's files in any case.
+    Buffers that are saved with the weights come from the model's files in any case; those that are not are None, for the
+    family's `install` to compute.
     """
     import torch  # noqa: PLC0415
 
@@ -132,6 +133,10 @@ def _fill(
             parameter = torch.nn.Parameter(weight.to(torch.bfloat16))
             transformer.get_submodule(owner).register_parameter(own_name, parameter)
             placed(parameter)
+    for module in transformer.modules():  # what is on the meta device still could not be moved
+        for name, buffer in list(module.named_buffers(recurse=False)):
+            if buffer.is_meta:
+                module.register_buffer(name, None, persistent=False)
     if wrong := sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)):
         one = wrong[0]
         raise ValueError(

@@ -30,11 +30,11 @@ class PictureDecoder:
         """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         self._vae = load_frozen(imported(family.autoencoder), model / VAE, "cpu", dtype=dtype, low_cpu_mem_usage=False)
-        self._device, self._latents = device, code.latents
+        self._device, self._latents, self._is_video = device, code.latents, family.is_video
 
     @torch.no_grad()
-    def decode(self, latents: Tensor) -> Image.Image:
-        """(1, C, h, w) float32, as they are trained on -> RGB.
+    def decode(self, latents: Tensor) -> list[Image.Image]:
+        """(1, C, h, w) float32, as they are trained on -> RGB: all frames of a video, or the one picture.
 
         Raises NotFiniteError.
         """
@@ -45,5 +45,6 @@ class PictureDecoder:
             self._vae.to("cpu")
         if not bool(torch.isfinite(pixels).all()):
             raise NotFiniteError("its values are not finite")
-        values = (pixels[0].float() / 2 + 0.5).clamp(0.0, 1.0).permute(1, 2, 0).cpu()
-        return Image.fromarray((values * 255).round().to(torch.uint8).numpy())
+        frames = pixels[0] if self._is_video else pixels[0][:, None]
+        values = (frames.float() / 2 + 0.5).clamp(0.0, 1.0).permute(1, 2, 3, 0).cpu()
+        return [Image.fromarray(one) for one in (values * 255).round().to(torch.uint8).numpy()]

@@ -35,7 +35,7 @@ _LONGEST_NAME = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRequest:
-    """One picture: `width` x `height` pixels, both multiples of `grid.edge`; `file` is its name in the step's folder.
+    """A picture or video of `width` x `height` pixels, both multiples of `grid.edge`; `file`: its name in the step's folder.
 
     `guidance` is what the model is told, where it can be told; `scale` 1 = one pass, above = with the negative prompt.
     """
@@ -52,6 +52,8 @@ class ImageRequest:
     seed: int
     reference: FileEntry | None = None
     """Below training.validation.references."""
+    frames: int | None = None
+    """Of a video; None of a picture."""
 
 
 def read_image_requests(job: Job, locations: Locations) -> list[ImageRequest]:
@@ -71,7 +73,7 @@ def read_image_requests(job: Job, locations: Locations) -> list[ImageRequest]:
         for size in settings.resolutions
         for name, prompt in prompts.items()
     ]
-    return sorted(found, key=lambda one: -one.width * one.height)
+    return sorted(found, key=lambda one: -one.width * one.height * (one.frames or 1))
 
 
 def references_of(job: Job, locations: Locations) -> Files | None:
@@ -136,6 +138,7 @@ def _picture(training: Training, settings: Validation, name: str, prompt: str, s
         guidance=1.0 if twice else guidance,
         scale=max(guidance - family.unguided + 1.0, 1.0) if twice else 1.0,  # below, pipelines make one pass as well
         seed=training.seed if settings.seed is None else settings.seed,
+        frames=settings.frames if settings.frames > 1 else None,
     )
 
 

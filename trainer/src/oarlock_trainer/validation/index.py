@@ -2,6 +2,7 @@
 
     validation/step-200/boat-1024x1024.png
     validation/step-200/thumbs/boat-1024x1024.jpg    the same for a gallery; written first, so that no picture lacks it
+    validation/step-200/boat-1024x1024.webm         all frames, where it is a video: the picture is its first one
     validation/step-200/grid.png
     validation/index.json
 
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageDraw
 
-from oarlock_api.contract.pictures import FOLDER, GRID, INDEX, THUMBNAIL_EDGE, folder_of, thumbnail_of
+from oarlock_api.contract.pictures import FOLDER, GRID, INDEX, THUMBNAIL_EDGE, folder_of, thumbnail_of, video_of
 from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
 
 if TYPE_CHECKING:
@@ -64,12 +65,14 @@ class Pictures:
         """The index's entries of a step."""
         return [entry for entry in self._entries() if entry.get("step") == step]
 
-    def write(self, step: int, wanted: ImageRequest, picture: Image.Image) -> str:
-        """Write a picture and its thumbnail; returns its file, relative to the folder of pictures. Raises OSError."""
+    def write(self, step: int, wanted: ImageRequest, picture: Image.Image, video: bytes | None = None) -> str:
+        """Write a picture and what stands beside it; returns its file, relative to the folder of pictures. Raises OSError."""
         file = _file(step, wanted)
         small = self._folder / thumbnail_of(file)
         small.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(small, _thumbnail(picture))
+        if video:
+            write_bytes(self._folder / video_of(file), video)
         write_bytes(self._folder / file, _png(picture))
         return file
 
@@ -91,6 +94,8 @@ class Pictures:
 
     def _entry(self, step: int, made: MadeImage) -> dict[str, Any]:
         facts = {key: value for key, value in asdict(made.wanted).items() if key != "file" and value is not None}
+        if made.wanted.frames:
+            facts["video"] = video_of(made.file)
         return facts | {"step": step, "file": made.file, "seconds": round(made.seconds, 3), "jobUid": self._job_uid}
 
     def _grid(self, entries: Sequence[dict[str, Any]]) -> Image.Image:

@@ -53,12 +53,13 @@ def read_scheduler(model: Path, family: Family) -> Any:
         return kind.from_config(kind.load_config(model / SCHEDULER, local_files_only=True))
 
 
-def draw_noise(seed: int, grid: Grid, *, channels: int, width: int, height: int) -> Tensor:
-    """(1, channels, h, w) float32 for a picture of this size in pixels.
+def draw_noise(seed: int, grid: Grid, *, channels: int, width: int, height: int, frames: int = 1) -> Tensor:
+    """(1, C, h, w) float32 for a picture of this size in pixels; of a video C is channels x its latent frames.
 
     It is what diffusers draws for a generator of the CPU with this seed.
     """
     source = torch.Generator().manual_seed(seed)
+    channels *= grid.latent_frames(frames)
     return torch.randn((1, channels, height // grid.pixels, width // grid.pixels), generator=source)
 
 
@@ -81,6 +82,7 @@ def denoise(
     `reference` (1, R, h', w') is given to the model in each step, in both passes where there are two.
     """
     latents = noise.float()
+    # Of a video the tokens of one frame: where there are videos, all are drawn at the same levels.
     code.set_noise_levels(scheduler, steps, noise.shape[-1] * noise.shape[-2] // family.grid.patch**2)
     given = {} if reference is None else {"reference": reference}
     told = None if guidance.told is None else torch.full((1,), guidance.told, device=noise.device)

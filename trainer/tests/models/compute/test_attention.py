@@ -136,28 +136,30 @@ def test_a_kernel_is_its_operator_and_no_choice_of_torchs(kernel: Attention) -> 
 
 
 @pytest.mark.parametrize("kernel", [Attention.CUDNN, Attention.FLASH2, Attention.SDPA])
-@pytest.mark.parametrize("tokens", [64, 67])
+@pytest.mark.parametrize(("tokens", "seen"), [(64, 64), (67, 67), (64, 13)])
 def test_with_a_mask_a_gpu_runs_the_memory_efficient_kernel_both_ways(
-    kernel: Attention, tokens: int, monkeypatch: pytest.MonkeyPatch
+    kernel: Attention, tokens: int, seen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never cuDNN's, whose gradients may be NaN there; torch's own choice on Hopper would be it."""
     monkeypatch.setattr(attention, "_MASKED", frozenset({"cuda", "meta"}))
-    given, mask = queries(tokens=tokens), torch.ones(2, 1, 1, tokens, device="meta", dtype=torch.bool)
+    (query, *_), (_, *read) = queries(tokens=tokens), queries(tokens=seen)
+    mask = torch.ones(2, 1, 1, seen, device="meta", dtype=torch.bool)
     with Recorded() as recorded:
-        attention.attend_with(kernel)(*given, mask).sum().backward()
+        attention.attend_with(kernel)(query, *read, mask).sum().backward()
     operator = "aten::_scaled_dot_product_efficient_attention"
     assert [name for name in recorded.names if "dot_product" in name] == [operator, f"{operator}_backward"]
 
 
-def test_the_bias_of_a_mask_hides_the_same_keys_and_is_laid_out_as_the_kernel_wants() -> None:
-    query = torch.randn(2, 3, 21, 8)
+@pytest.mark.parametrize("tokens", [21, 40, 5], ids=["among themselves", "of fewer", "of more"])
+def test_the_bias_of_a_mask_hides_the_same_keys_and_is_laid_out_as_the_kernel_wants(tokens: int) -> None:
+    query, key = torch.randn(2, 3, tokens, 8), torch.randn(2, 3, 21, 8)
     mask = torch.ones(2, 1, 1, 21, dtype=torch.bool)
     mask[0, ..., 5:9] = False
     bias = attention._bias(mask, query)
-    assert bias.shape == (2, 3, 21, 21)
+    assert bias.shape == (2, 3, tokens, 21)
     assert [bias.stride(0) % 16, bias.stride(1), bias.stride(2), bias.stride(3)] == [0, 0, 0, 1]
     attend = torch.nn.functional.scaled_dot_product_attention
-    torch.testing.assert_close(attend(query, query, query, bias), attend(query, query, query, mask), rtol=0, atol=0)
+    torch.testing.assert_close(attend(query, key, key, bias), attend(query, key, key, mask), rtol=0, atol=0)
 
 
 def test_cudnn_is_refused_where_text_is_masked() -> None:
@@ -196,12 +198,16 @@ def test_memory_that_runs_out_in_attention_is_no_word_about_the_kernel() -> None
 @on_gpu
 @pytest.mark.parametrize("setting", [Attention.AUTO, Attention.CUDNN, Attention.FLASH2, Attention.SDPA])
 @pytest.mark.parametrize("masked", [False, True])
-def test_each_kernel_computes_attention_on_a_gpu_and_is_seen(setting: Attention, *, masked: bool) -> None:
+@pytest.mark.parametrize("seen", [640, 197])
+def test_each_kernel_computes_attention_on_a_gpu_and_is_seen(setting: Attention, seen: int, *, masked: bool) -> None:
     if masked and setting in {Attention.CUDNN, Attention.FLASH2}:
         pytest.skip("refused with a mask")
     kernel = attention.choose(setting, device=GPU, masked=masked)
-    queries = [torch.randn(2, 640, 24, 128, device=GPU, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
-    mask = torch.ones(2, 1, 1, 640, device=GPU, dtype=torch.bool)
+    queries = [
+        torch.randn(2, tokens, 24, 128, device=GPU, dtype=torch.bfloat16, requires_grad=True)
+        for tokens in (640, seen, seen)
+    ]
+    mask = torch.ones(2, 1, 1, seen, device=GPU, dtype=torch.bool)
     mask[..., 100:128] = False
     given = mask if masked else None
     exact = attention.attend_with(Attention.SDPA)(*(one.detach().float() for one in queries), given)

@@ -75,7 +75,7 @@ def test_a_picture_is_that_of_the_pipeline(
         guidance=Guidance(told=10.0, scale=1.0, negative=text), scheduler=read_scheduler(model, DEPTH), steps=4,
         go_on=lambda: None,
     )  # fmt: skip
-    found = np.asarray(PictureDecoder(model, DEPTH, CPU, code=CODE).decode(latents), dtype=np.float32)
+    found = np.asarray(PictureDecoder(model, DEPTH, CPU, code=CODE).decode(latents)[0], dtype=np.float32)
     assert np.abs(found - wanted * 255).max() <= 1.0
 
 

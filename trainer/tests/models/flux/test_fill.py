@@ -113,7 +113,7 @@ def test_a_picture_is_that_of_the_pipeline(
         guidance=Guidance(told=30.0, scale=1.0, negative=text), scheduler=read_scheduler(model, FILL), steps=4,
         go_on=lambda: None,
     )  # fmt: skip
-    found = np.asarray(PictureDecoder(model, FILL, CPU, code=CODE).decode(latents), dtype=np.float32)
+    found = np.asarray(PictureDecoder(model, FILL, CPU, code=CODE).decode(latents)[0], dtype=np.float32)
     assert np.abs(found - wanted * 255).max() <= 1.0
 
 

@@ -147,7 +147,7 @@ def test_a_picture_is_that_of_the_pipeline(tiny_flux: Path, width: int, height: 
         guidance=Guidance(told=2.5, scale=1.0, negative=text), scheduler=read_scheduler(tiny_flux, FLUX1), steps=4,
         go_on=lambda: None,
     )  # fmt: skip
-    found = np.asarray(PictureDecoder(tiny_flux, FLUX1, CPU, code=CODE).decode(latents), dtype=np.float32)
+    found = np.asarray(PictureDecoder(tiny_flux, FLUX1, CPU, code=CODE).decode(latents)[0], dtype=np.float32)
     assert np.abs(found - wanted * 255).max() <= 1.0
     bare = denoise(
         pipeline.transformer, noise, text, family=FLUX1, code=CODE, guidance=Guidance(told=2.5, scale=1.0, negative=text),

@@ -229,7 +229,7 @@ def test_a_picture_is_that_of_the_pipeline_with_the_same_seed_and_guidance(
         steps=steps,
         go_on=lambda: None,
     )
-    found = np.asarray(PictureDecoder(tiny_qwen_image, QWEN_IMAGE, CPU, code=CODE).decode(latents), dtype=np.float32)
+    found = np.asarray(PictureDecoder(tiny_qwen_image, QWEN_IMAGE, CPU, code=CODE).decode(latents)[0], dtype=np.float32)
     apart = np.abs(found - np.asarray(expected, dtype=np.float32))
     assert apart.max() <= 1.0
     assert apart.mean() < 0.001

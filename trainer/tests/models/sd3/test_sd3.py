@@ -150,7 +150,7 @@ def test_our_picture_is_that_of_the_pipeline_with_the_same_seed_and_guidance(
         guidance=Guidance(told=None, scale=scale, negative=texts[1]),
         scheduler=read_scheduler(tiny_sd3, STABLE_DIFFUSION_3), steps=steps, go_on=lambda: None,
     )  # fmt: skip
-    ours = np.asarray(PictureDecoder(tiny_sd3, STABLE_DIFFUSION_3, CPU, code=CODE).decode(latents), dtype=np.float32)
+    ours = np.asarray(PictureDecoder(tiny_sd3, STABLE_DIFFUSION_3, CPU, code=CODE).decode(latents)[0], dtype=np.float32)
     wanted = pipeline(
         PROMPT, negative_prompt=NEGATIVE, guidance_scale=scale, width=width, height=height, num_inference_steps=steps,
         generator=torch.Generator().manual_seed(seed), max_sequence_length=tiny.TEXT_TOKENS,

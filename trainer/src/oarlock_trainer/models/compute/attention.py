@@ -37,10 +37,13 @@ _PREFIX = "aten::_scaled_dot_product"
 
 
 class Attend(Protocol):
-    """Attention over all tokens."""
+    """Attention over all tokens of a sequence."""
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """(B, S, H, D) three times, mask (B, 1, 1, S) bool, True where a key is seen -> (B, S, H x D) in their type."""
+        """Query (B, S, H, D), key and value (B, T, H, D) -> (B, S, H x D) in their type.
+
+        mask (B, 1, 1, T) bool, True where a key is seen. T is S but where one stream attends to another.
+        """
 
 
 def choose(setting: Attention, *, device: torch.device, masked: bool) -> Attention:
@@ -110,8 +113,8 @@ def _any(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return scaled_dot_product_attention(query, key, value)
 
 
-# (B, H, S, D) three times -> (B, H, S, D). Called as torch's scaled_dot_product_attention calls them; the second argument
-# after the bias keeps what the backward pass needs.
+# (B, H, S, D) and twice (B, H, T, D) -> (B, H, S, D). Called as torch's scaled_dot_product_attention calls them; the second
+# argument after the bias keeps what the backward pass needs.
 
 
 def _cudnn(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -134,14 +137,14 @@ _KERNELS = {Attention.CUDNN: _cudnn, Attention.FLASH2: _flash, Attention.FLASH3:
 
 
 def _bias(mask: Tensor, query: Tensor) -> Tensor:
-    """(B, 1, 1, S) bool -> what is added to the scores of (B, H, S, D) queries: (B, H, S, S), in the memory of (B, S).
+    """(B, 1, 1, T) bool -> what is added to the scores of (B, H, S, D) queries: (B, H, S, T), in the memory of (B, T).
 
     In the queries' type. It is filled, not indexed: how many are masked would have to be read back from the GPU.
     """
     tokens = mask.shape[-1]
     hidden = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
     aligned = pad(hidden, (0, _ALIGNMENT - tokens % _ALIGNMENT))[..., :tokens]
-    return aligned.expand(-1, query.shape[1], tokens, -1)
+    return aligned.expand(-1, query.shape[1], query.shape[2], -1)
 
 
 class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
