@@ -12,7 +12,8 @@ from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.pair_sizes import image_tokens
 from oarlock_trainer.models.families import family_of
 from oarlock_trainer.plan import embeds
-from oarlock_trainer.plan.encoding import live_batch
+from oarlock_trainer.plan.encoding import live_batch, vae_bytes
+from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.work import work_of
 
 if TYPE_CHECKING:
@@ -90,3 +91,13 @@ def test_a_plan_names_buckets_with_their_frames(tmp_path: Path) -> None:
     assert "80x48x17" in said
     assert "80x48x33" in said
     assert "latents 53.8 kB" in said, "2 x 16 channels x (5 + 9) frames x 6 x 10 x 2 bytes"
+
+
+def test_the_vae_is_counted_by_the_pixels_of_a_frame_and_not_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # Wan's own numbers
+    training = job(imageEmbeds={"mode": "OnTheFly"}, video={"frames": 33})
+    work = work_of(training, family_of(training.model).published, ranks=1, ranks_per_node=1)
+    assert work.frames == 33
+    (encoder,) = (one for one in need(work, recomputed=0).components if one.name == "encoder")
+    assert encoder.bytes == vae_bytes(work.family.vae, pictures=1, pixels=512 * 512, frames=33)
+    assert "1 x 33 frames of 0.26 megapixels" in encoder.arithmetic

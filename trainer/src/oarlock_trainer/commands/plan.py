@@ -52,7 +52,8 @@ def _plan(options: argparse.Namespace) -> int:
             now("choosing what fits")
             training = local_manifest.moved(spec, paths)
             tokens, text = data.image_tokens, data.encoded.tokens
-            sys.stdout.write(forecast(spec, training, tokens, text_tokens=text, gpu=options.gpu, fabric=options.fabric))
+            options_of = {"gpu": options.gpu, "fabric": options.fabric}
+            sys.stdout.write(forecast(spec, training, tokens, text_tokens=text, frames=data.frames, **options_of))
     return ExitCode.DONE
 
 

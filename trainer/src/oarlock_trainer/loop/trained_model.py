@@ -53,6 +53,7 @@ def plan_of(setup: Setup) -> Plan:
     is_gpu = ranks.device.type == "cuda"
     found = ranks.gather((torch.cuda.mem_get_info()[1], torch.cuda.get_device_name()) if is_gpu else None)
     memory, name = min(found) if is_gpu else (None, "")
+    tokens, frames = max(_samples(setup))
     plan = plan_for(
         job.training,
         read_architecture(model_folder(job), family_of(job.training.model)),
@@ -60,7 +61,8 @@ def plan_of(setup: Setup) -> Plan:
         local_world_size=job.rank_info.local_world_size,
         gpu_memory_bytes=memory,
         gpu_name=name,
-        image_tokens=max(_image_tokens(setup)),
+        image_tokens=tokens,
+        frames=frames,
         text_tokens=text_tokens(setup),
     )
     if job.rank_info.is_leader:
@@ -83,10 +85,11 @@ def text_tokens(setup: Setup) -> int:
     return int(tokens)
 
 
-def _image_tokens(setup: Setup) -> set[int]:
-    """Of the pictures of all buckets."""
+def _samples(setup: Setup) -> set[tuple[int, int]]:
+    """Image tokens and frames of the samples of all buckets."""
     model, datasets = setup.job.training.model, setup.job.training.data.datasets
-    return {image_tokens(datasets[bucket.dataset], bucket.size, model) for bucket in setup.prepared.buckets}
+    sizes = {(bucket.dataset, bucket.size) for bucket in setup.prepared.buckets}
+    return {(image_tokens(datasets[place], size, model), size.frames) for place, size in sizes}
 
 
 def load_model(setup: Setup, shard: Callable[[nn.Parameter], None] | None = None) -> nn.Module:
@@ -153,7 +156,7 @@ def _with_graphs(setup: Setup) -> Training:
     training = setup.job.training
     if training.compile.mode is CompileMode.NONE:
         return training
-    shapes = len(_image_tokens(setup))
+    shapes = len({tokens for tokens, _ in _samples(setup)})
     settled = compiling.settled(training.compile, shapes=shapes, masked=masks_text(training))
     return training.model_copy(update={"compile": settled})
 

@@ -165,6 +165,8 @@ class Autoencoder:
     parameters: int
     pixel_bytes: int
     """At the peak of a call, for each pixel of its pictures, without gradients."""
+    video: int = 1
+    """Of how many pictures a video takes as much, whatever its length, beside its own pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 VAE_BATCH = 4
 """Pictures of a call where the job names no other number."""
 _BFLOAT16 = 2
+_RGB = 3
 
 
 def vae_batch(training: Training) -> int:
@@ -33,6 +34,7 @@ def live_batch(training: Training) -> int:
     return vae_batch(training) if live else 0
 
 
-def vae_bytes(vae: Autoencoder, *, pictures: int, pixels: int) -> int:
-    """Bytes of the VAE at work on `pictures` of so many pixels each; of a video one frame counts for each of its latents."""
-    return vae.parameters * _BFLOAT16 + pictures * pixels * vae.pixel_bytes
+def vae_bytes(vae: Autoencoder, *, pictures: int, pixels: int, frames: int = 1) -> int:
+    """Bytes of the VAE at work on `pictures` of so many pixels each, or on videos of so many frames of them."""
+    each = vae.pixel_bytes if frames == 1 else vae.video * vae.pixel_bytes + _RGB * _BFLOAT16 * frames
+    return vae.parameters * _BFLOAT16 + pictures * pixels * each

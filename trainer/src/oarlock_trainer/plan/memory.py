@@ -227,11 +227,12 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
         + (", references beside the noise" if more else ""),
     )
     if pictures := min(work.encoded, work.samples):
-        pixels = work.image_tokens // work.pictures * work.family.grid.edge**2
+        grid = work.family.grid
+        pixels = work.image_tokens // work.pictures // grid.latent_frames(work.frames) * grid.edge**2
         yield Component(
             name="encoder",
-            bytes=vae_bytes(work.family.vae, pictures=pictures, pixels=pixels),
-            arithmetic=f"the VAE, and {pictures} x {pixels / 1e6:.2f} megapixels that it encodes while training",
+            bytes=vae_bytes(work.family.vae, pictures=pictures, pixels=pixels, frames=work.frames),
+            arithmetic=f"the VAE, and {pictures} x {_frames(work)}{pixels / 1e6:.2f} megapixels encoded while training",
         )
     if work.text_home is not Home.NONE:
         captions = min(work.captions, work.samples)
@@ -243,6 +244,10 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
             bytes=text_encoders.gpu_bytes(texts, work.text_home, captions=captions, tokens=work.text_tokens),
             arithmetic=f"{texts.name}{at_a_time}{beside}, and {captions} captions that are encoded while training",
         )
+
+
+def _frames(work: Workload) -> str:
+    return f"{work.frames} frames of " if work.frames > 1 else ""
 
 
 def _state_bytes(work: Workload) -> int:

@@ -108,11 +108,13 @@ def plan_for(
     gpu_memory_bytes: int | None,
     gpu_name: str = "",
     image_tokens: int | None = None,
+    frames: int = 1,
     text_tokens: int | None = None,
 ) -> Plan:
     """The plan of a run on the GPUs that it found: the whole memory of the smallest (None on the CPU), and their name.
 
-    `image_tokens` are those of the largest bucket. Raises ConfigurationError with the arithmetic where nothing fits.
+    `image_tokens` and `frames` are those of the largest bucket. Raises ConfigurationError with the arithmetic where nothing
+    fits.
     """
     work = work_of(
         training,
@@ -120,6 +122,7 @@ def plan_for(
         ranks=world_size,
         ranks_per_node=local_world_size,
         image_tokens=image_tokens,
+        frames=frames,
         text_tokens=text_tokens,
     )
     kind = gpu_of_device(gpu_name)

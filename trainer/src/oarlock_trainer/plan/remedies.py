@@ -79,6 +79,7 @@ def _tried(work: Workload, training: Training, change: _Change, limit: int) -> R
         ranks=change.ranks,
         ranks_per_node=change.ranks_per_node or work.ranks_per_node,
         image_tokens=work.image_tokens,
+        frames=work.frames,
         text_tokens=work.text_tokens,
     )
     other = replace(other, stage=stages(other, changed)[-1])

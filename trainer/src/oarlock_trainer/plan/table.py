@@ -37,13 +37,14 @@ def forecast(
     tokens: Collection[int],
     *,
     text_tokens: int,
+    frames: int = 1,
     gpu: str | None,
     fabric: str | None,
 ) -> str:
     """Several lines; none where nothing is trained, or not on GPUs. Types that nobody named (None) are assumed.
 
     `training` has the paths of this machine; the model need not be on it. `tokens` of the image have samples of the buckets,
-    each number once. Raises ConfigurationError where the job does not fit into the GPUs.
+    each number once; the largest has so many `frames`. Raises ConfigurationError where the job does not fit into the GPUs.
     """
     if training.task is not Task.TRAIN or not spec.gpus_per_node:
         return ""
@@ -58,6 +59,7 @@ def forecast(
         ranks=spec.nodes * spec.gpus_per_node,
         ranks_per_node=spec.gpus_per_node,
         image_tokens=max(tokens),
+        frames=frames,
         text_tokens=text_tokens,
     )
     assumed = " and ".join(name for name, value in (("--gpu", gpu), ("--fabric", fabric)) if value is None)

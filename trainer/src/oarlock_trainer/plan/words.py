@@ -64,6 +64,11 @@ class DataPlan:
         """Of samples of all buckets, each number once."""
         return {bucket.image_tokens for bucket in self.buckets}
 
+    @property
+    def frames(self) -> int:
+        """Of samples with the most tokens."""
+        return max((bucket.image_tokens, bucket.size.frames) for bucket in self.buckets)[1]
+
 
 def describe(plan: DataPlan) -> str:
     """Several lines."""

@@ -54,6 +54,8 @@ class Workload:
     micro_batches: int | None = None
     """Of all ranks in one step, where the job has it so (effectiveBatch): then `accumulation` is the most of a rank."""
     image_tokens: int = 4096
+    frames: int = 1
+    """Of the sample with the most tokens, which is a picture or a video."""
     text_tokens: int = 512
     optimizer: OptimizerName = OptimizerName.ADAMW
     offload: bool = False
@@ -127,17 +129,20 @@ def work_of(
     ranks: int,
     ranks_per_node: int,
     image_tokens: int | None = None,
+    frames: int = 1,
     text_tokens: int | None = None,
 ) -> Workload:
     """What `training` asks for; the stage is 1 (DDP: 0) where the job names none.
 
-    `image_tokens` are those of the largest bucket; without them, of the largest square that the job's resolutions name, of
+    `image_tokens` and `frames` are those of the largest bucket; without them, of the largest square that resolutions name, of
     videos the longest.
     `text_tokens` are those of the longest text; without them, of the family's published model.
 
     Raises ConfigurationError where a step cannot be dealt to so many ranks.
     """
     family = family_of(training.model)
+    if image_tokens is None:
+        image_tokens, frames = _largest_square(training)
     lora = (training.lora or Lora()) if training.method is Method.LORA else None
     parameters = adapters(shape, lora, family.presets) if lora else whole(shape)
     batch = batch_of(training, ranks=ranks, ranks_per_node=ranks_per_node)
@@ -154,7 +159,8 @@ def work_of(
         samples=training.batch_size,
         accumulation=batch.accumulation,
         micro_batches=batch.micro_batches,
-        image_tokens=image_tokens or _largest_square(training),
+        image_tokens=image_tokens,
+        frames=frames,
         pictures=min(pictures_of(one, training.model) for one in training.data.datasets),
         text_tokens=text_tokens or family.encoded.tokens,
         optimizer=training.optimizer.name,
@@ -199,11 +205,12 @@ def _bucket(parameters: Parameters) -> int:
     return max(min(_BUCKET_ELEMENTS, parameters.trained), parameters.largest)
 
 
-def _largest_square(training: Training) -> int:
+def _largest_square(training: Training) -> tuple[int, int]:
+    """Its image tokens and frames."""
     found = []
     for one in training.data.datasets:
         resolution, kind = one.resolution or training.resolution, one.resolution_type or training.resolution_type
         width, height = target_sizes([1.0], resolution=float(resolution), kind=kind)
         size = Size(int(width[0]), int(height[0]), one.video.frames if one.video else 1)
-        found.append(image_tokens_of(one, size, training.model))
+        found.append((image_tokens_of(one, size, training.model), size.frames))
     return max(found)

@@ -17,8 +17,8 @@ _FEED_FORWARD = ("ffn.net.0.proj", "ffn.net.2")
 PRESETS = Presets(names={"all": _ATTENTION, "all+ffs": (*_ATTENTION, *_FEED_FORWARD)}, default="all+ffs")
 """all is what SimpleTuner takes for this family: self-attention and cross-attention."""
 
-VAE = Autoencoder(parameters=126_892_531, pixel_bytes=1942)
-"""Of a picture, counted of the encoder (tests/models/wan/test_wan_plan.py)."""
+VAE = Autoencoder(parameters=126_892_531, pixel_bytes=1942, video=4)
+"""Counted of the encoder (tests/models/wan/test_wan_plan.py), which takes four frames of a video at a time."""
 
 _SMALL = Family(
     name="Wan",
