@@ -27,7 +27,7 @@ def test_a_job_that_cannot_fit_is_told_with_its_memory_and_with_what_makes_it_fi
 ) -> None:
     said = last_task(imported(one_process, folder))
     assert said.startswith(
-        "change the job, it does not fit into its GPUs: 247.4 GB of each are needed, 77.0 GB can be used"
+        "change the job, it does not fit into its GPUs: 247.3 GB of each are needed, 77.0 GB can be used"
     )
     assert "1 x 1 H100, which are assumed" in said
     assert "optimizer 142.8" in said
