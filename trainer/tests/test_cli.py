@@ -87,3 +87,12 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     ended = subprocess.run(command, check=False, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_another_pipe_that_breaks_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError("a rank's")
+
+    monkeypatch.setattr("oarlock_trainer.commands.plan.run", broken)
+    with pytest.raises(BrokenPipeError, match="a rank's"):
+        main(["plan", "-f", str(tmp_path / "job.yaml")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import signal
 import sys
 from pathlib import Path
@@ -36,12 +37,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:
-        if options.run is _agent:  # nobody reads it through a pipe: something else broke
+        if not _nobody_reads():
             raise
-        # Whoever read it has seen enough. What is still to be written would raise again when Python ends.
+        # What is still to be written would raise again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 128 + signal.SIGPIPE
     return code
+
+
+def _nobody_reads() -> bool:
+    """Whether standard output is a pipe whose reader has seen enough, and not another pipe or connection is broken."""
+    watch = select.poll()
+    watch.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in watch.poll(0))
 
 
 def _parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
