@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -225,7 +225,16 @@ def test_many_weights_come_in_several_files_with_an_index(case: Case, monkeypatc
     assert equal(in_diffusers(case.output, Flux2Transformer2DModel), in_diffusers(case.model, Flux2Transformer2DModel))
 
 
-SHIFTED = "final_layer.adaLN_modulation.1.weight"
+def test_who_waits_is_told_how_much_is_written(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("oarlock_trainer.commands.single_file.meanwhile", lambda: nullcontext(said.append))
+    monkeypatch.setattr("oarlock_trainer.checkpoint.weight_files._LARGEST_FILE", 30_000)
+    assert case.run(case.weights) == 0
+    written = [line for line in said if line.startswith("writing ")]
+    assert len(written) == len(list(case.output.glob("transformer/*.safetensors")))
+    assert all(line.endswith(" GB") for line in written)
+
+
 TEXT_IN = "txt_in.weight"
 
 
@@ -258,6 +267,27 @@ def test_what_does_not_fit_the_base_is_named_and_nothing_is_written(
     assert [one for one in said if one not in words] == []
     assert "Name the model that it was made from as the base" in words
     assert not case.output.parent.exists()
+
+
+def test_names_from_a_file_neither_fill_a_terminal_nor_command_it(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        case.run(
+            case.weights | {"\x1b[2J" + 5000 * "x": torch.zeros(2), "double_blocks.0.x.qkv.weight": torch.zeros(2)}
+        )
+        == 85
+    )
+    said = capsys.readouterr().err
+    assert "\\x1b[2Jxxx" in said
+    assert "\x1b" not in said
+    assert len(said) < 2000
+
+
+def test_what_diffusers_knows_to_be_of_no_use_is_left_out(tiny: Callable[[str], Path], tmp_path: Path) -> None:
+    case = Case(tiny("z-image"), tmp_path)
+    assert case.run(Z_IMAGE.of(case.weights) | {"norm_final.weight": torch.zeros(2)}) == 0
+    assert equal(weights_in(case.output), case.weights)
 
 
 def test_a_weight_that_is_missing_is_named_where_diffusers_would_stumble(
@@ -389,7 +419,7 @@ main(sys.argv[1:])
 def test_what_a_kill_leaves_is_no_model_and_blocks_nobody(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     file = case.file(case.weights)
     arguments = ["import-single-file", str(file), "--base", str(case.base), "--output", str(case.output)]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, env={**os.environ}, timeout=120)
+    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, timeout=300)
     assert killed.returncode == -signal.SIGKILL
     (left,) = case.output.parent.iterdir()
     assert left.name.startswith(".tmp-tuned-")

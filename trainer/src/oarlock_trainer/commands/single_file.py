@@ -145,7 +145,7 @@ def _told(found: SingleFile, base: Path, output: Path, weights: dict[str, Tensor
     if found.is_widened:
         lines.append("weights that are float8 in the file are bfloat16 now, as exact as they were")
     if found.beside:
-        lines.append(f"the file also holds {', '.join(found.beside)}: left out")
+        lines.append(f"the file also holds {found.beside}: left out")
     return lines
 
 

@@ -38,9 +38,9 @@ _SCALES = frozenset(
     {"scaled_fp8", "scale_weight", "scale_input", "weight_scale", "weight_scale_2", "input_scale", "comfy_quant"}
 )
 """How names end of what quantized weights are to be multiplied with."""
-_STUMBLES = (KeyError, IndexError, ValueError, TypeError, AttributeError, RuntimeError, OverflowError)
-"""What diffusers' tables raise where a file is not what they are for."""
 _NAMED = 3
+_LONG = 120
+"""Characters. Names come from the file, too: a terminal gets no more of them, and nothing that is not for reading."""
 _TABLES = ClassName("diffusers.loaders.single_file_model", "SINGLE_FILE_LOADABLE_CLASSES")
 
 
@@ -54,8 +54,8 @@ class SingleFile:
     types: tuple[str, ...]
     """Of these tensors, as safetensors names them."""
     prefix: str
-    beside: tuple[str, ...]
-    """What else lies in the file: the first parts of names, such as vae."""
+    beside: str
+    """What else lies in the file, in words: the first parts of names, such as vae; empty where nothing does."""
 
     @property
     def is_widened(self) -> bool:
@@ -78,12 +78,13 @@ def look_at(path: Path) -> SingleFile:
         described = {name: (one.get_dtype(), tuple(one.get_shape())) for name, one in header.items()}
     prefix = next((one for one in _PREFIXES if any(name.startswith(one) for name in described)), "")
     own = {name.removeprefix(prefix): one for name, one in described.items() if name.startswith(prefix)}
+    beside = sorted({name.partition(".")[0] for name in described if not name.startswith(prefix)})
     found = SingleFile(
         path=path,
         shapes={name: shape for name, (_, shape) in own.items()},
         types=tuple(sorted({kind for kind, _ in own.values()})),
         prefix=prefix,
-        beside=tuple(sorted({name.partition(".")[0] for name in described if not name.startswith(prefix)})),
+        beside=_some(beside) if beside else "",
     )
     _refuse_other_contents(found)
     return found
@@ -137,10 +138,14 @@ def _way(
     try:
         sketch = {name: torch.empty(shape, device="meta") for name, shape in found.shapes.items()}
         converted = {name: tuple(one.shape) for name, one in _converted(sketch, convert).items()}
-    except _STUMBLES as stumble:
+    except Exception as stumble:  # noqa: BLE001 - whatever a table does with names that it is not for
         if as_they_are.fits > len(expected) // 2:
             _refuse(found, as_they_are.words, base)
-        _refuse(found, f"diffusers cannot name its weights ({stumble!r}), which are {_some(list(found.shapes))}", base)
+        _refuse(
+            found,
+            f"diffusers cannot name its weights ({_shown(repr(stumble))}), which are {_some(list(found.shapes))}",
+            base,
+        )
     misfit = min(_Misfit.between(converted, expected), as_they_are, key=lambda one: one.total)
     if misfit.total:
         _refuse(found, misfit.words, base)
@@ -220,4 +225,8 @@ def _shape(shape: Sequence[int]) -> str:
 
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return (", ".join(names[:_NAMED]) or "none") + more
+    return (", ".join(map(_shown, names[:_NAMED])) or "none") + more
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() and len(name) <= _LONG else f"{name[:_LONG]!a}..."
