@@ -178,6 +178,15 @@ def test_the_model_is_a_path_or_a_repository(
     assert job.spec["training"]["model"] == {"family": "Flux1"} | model
 
 
+def test_a_model_of_one_file_is_refused_with_the_command_that_makes_a_folder_of_it(
+    imported: Callable[..., Imported], lora: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    job = imported(lora | {"pretrained_model_name_or_path": "/models/my boats.safetensors"}, folder)
+    assert job.refused["pretrained_model_name_or_path"].endswith(
+        "oarlock-trainer import-single-file '/models/my boats.safetensors' --base FOLDER --output NEW, and name that"
+    )
+
+
 def test_a_flavor_that_only_the_models_name_tells_is_reported_with_the_default_that_it_replaces(
     imported: Callable[..., Imported], lora: dict[str, Any], folder: dict[str, Any]
 ) -> None:

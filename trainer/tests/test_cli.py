@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "agent", "train", "check-storage", "check-gpus", "plan", "preprocess", "export-agent",
-    "make-tiny-flux", "make-photographs", "checkpoints",
+    "make-tiny-flux", "make-photographs", "checkpoints", "import-single-file",
 )  # fmt: skip
 
 

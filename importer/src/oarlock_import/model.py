@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from typing import TYPE_CHECKING
 
 from oarlock_api.weights import ModelFlavor
@@ -68,7 +69,11 @@ def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[
             words=f"(SimpleTuner's default flavour is {words.default.capitalize()}) -> training.model.flavor: {flavor}{why}",
         )
     if str(name or "").endswith(".safetensors"):
-        options.refused("pretrained_model_name_or_path", "one file is not enough: name a diffusers directory")
+        options.refused(
+            "pretrained_model_name_or_path",
+            f"one file is not enough: make a folder of it and the model that it was made from, with oarlock-trainer "
+            f"import-single-file {shlex.quote(name)} --base FOLDER --output NEW, and name that",
+        )
     elif name is None or (name.count("/") == 1 and not name.startswith((".", "/")) and not has_folder(name)):
         published = words.repositories.get(known or flavor, "") if flavor else ""
         repository = published if name is None or known else name

@@ -79,6 +79,8 @@ value of config.env that a shell's command makes, as `$(pwd)` does: no shell is 
   before SimpleTuner's own options.
 - **The model.** A `pretrained_model_name_or_path` such as `black-forest-labs/FLUX.1-dev` is a repository of the hub,
   unless there is such a folder on this machine. A gated one, as this is, needs a token: the report says how.
+  A single `.safetensors` file is no model yet: [`oarlock-trainer import-single-file`](checkpoints.md#a-model-in-one-file)
+  makes a folder of it and the model that it was made from.
 - **Other families.** Adapters stand where SimpleTuner puts them in each: in Z-Image, Wan (`model_family` wan), Stable
   Diffusion 3.5 (sd3) and Qwen-Image (`qwen_image`) beside attention, in the last two beside that of the image's tokens
   alone; options of FLUX.1, whose names begin with `flux_`, change nothing there. Stable Diffusion 3.5 gets 256 tokens of

@@ -67,6 +67,7 @@ def _parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argpa
     _add_check_storage(commands)
     _add_check_gpus(commands)
     checkpoints_arguments.add(commands, run=_checkpoints)
+    _add_import_single_file(commands)
     _add_export_agent(commands)
     return parser, commands
 
@@ -264,6 +265,35 @@ def _checkpoints(options: argparse.Namespace) -> int:
     from oarlock_trainer.commands import checkpoints  # noqa: PLC0415
 
     return checkpoints.run(options)
+
+
+def _add_import_single_file(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "import-single-file",
+        help="make a model's folder of a transformer that lies in one file",
+        description="Write a folder in diffusers' layout, for training.model.path: its transformer has the weights of FILE, "
+        "which may have the names of its makers or of ComfyUI, and all else is of the model that FILE was made from, "
+        "linked where that is possible. Weights keep their types; float8 becomes bfloat16. A whole checkpoint's "
+        "transformer is taken. FILE must hold all weights of that model's transformer, and no others: adapters go on by "
+        f"training.initFrom. Exit code {ExitCode.CONFIGURATION} where it does not fit, {ExitCode.STORAGE} where a disk did "
+        "not do its part; nothing is written then.",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="the .safetensors file")
+    parser.add_argument(
+        "--base",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the model that FILE was made from, in diffusers' layout; weights of its transformer are not needed",
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder to make")
+    parser.set_defaults(run=_import_single_file)
+
+
+def _import_single_file(options: argparse.Namespace) -> int:
+    from oarlock_trainer.commands import single_file  # noqa: PLC0415
+
+    return single_file.run(options)
 
 
 def _add_export_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oarlock_api.contract.layout import Owner
-from oarlock_trainer.checkpoint import export as export_module
+from oarlock_trainer.checkpoint import weight_files
 from oarlock_trainer.checkpoint.export import Export, mark_of, remove_unfinished
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.cli import main
@@ -61,7 +61,7 @@ def export(trained: Any, base: Path, output: Path, *, ranks: int = 3) -> Path:
 def test_an_exported_model_loads_with_diffusers_and_holds_the_trained_weights(
     trained: Any, tiny_flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int
 ) -> None:
-    monkeypatch.setattr(export_module, "_LARGEST_FILE", largest)
+    monkeypatch.setattr(weight_files, "_LARGEST_FILE", largest)
     path = export(trained, tiny_flux, tmp_path)
     files = sorted((path / "transformer").glob("*.safetensors"))
     assert len(files) == 1 if largest > 30_000 else len(files) > 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from oarlock_import.rows import Kind, Row, ignored, judged, mapped, refused
 
 _ONLY_THE_DIRECTORY = (
-    "a job takes all parts of the model from one diffusers directory; make one that holds this part, and name it in "
-    "pretrained_model_name_or_path"
+    "a job takes all parts of the model from one diffusers directory; make one that holds this part (of a transformer's "
+    "single file: oarlock-trainer import-single-file), and name it in pretrained_model_name_or_path"
 )
 _CONDITIONED = "no training of ControlNet or other conditioned models here"
 

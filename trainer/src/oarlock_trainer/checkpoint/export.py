@@ -7,7 +7,6 @@ It is made from a checkpoint, by as many as share the work: a job's ranks at its
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shutil
@@ -15,11 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from oarlock_trainer.checkpoint import weight_files
+from oarlock_trainer.checkpoint.weight_files import in_files
 from oarlock_trainer.checkpoint.weights import Weights
 from oarlock_trainer.models.adapters import lora
 from oarlock_trainer.models.parameters import parameter_shapes
 from oarlock_trainer.models.transformer import saved_buffers
-from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_file, sync_folder, sync_tree
+from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, sync_tree
 from oarlock_trainer.runtime.errors import storage
 from oarlock_trainer.runtime.file_modes import make_ordinary
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.models.adapters.targets import Adapters
 
 _TRAINED = "transformer"
-_LARGEST_FILE = 4 * 10**9
-"""Bytes. A file is put together in memory, and sixteen ranks have one each of a FLUX.1 model."""
-_WEIGHTS = "diffusion_pytorch_model"
 
 
 class Export:
@@ -73,7 +71,7 @@ class Export:
                 if rank == 0:
                     self._write_adapters(self._adapters)
                 return
-            files = list(self._files().items())
+            files = list(in_files(self._sizes).items())
             for name, tensors in files[rank::ranks]:
                 self._write_weights(name, tensors)
 
@@ -82,7 +80,8 @@ class Export:
         final, temporary, output = self._final, self._temporary, self._final.parent
         with storage("exporting the model"):
             if not self._adapters:
-                self._write_index()
+                sizes = self._sizes
+                weight_files.write_index(temporary / _TRAINED, in_files(sizes), total=sum(sizes.values()))
             make_ordinary(temporary if self._adapters else temporary / _TRAINED)
             sync_tree(temporary)
             if final.exists():
@@ -100,52 +99,30 @@ class Export:
         factors = {name: self._weights.read(name, settings.shapes[name]) for name in self._weights.sizes}
         lora.save(factors, settings, self._temporary)
 
-    def _write_weights(self, name: str, tensors: Mapping[str, Sequence[int]]) -> None:
+    def _write_weights(self, name: str, tensors: Sequence[str]) -> None:
         import torch  # noqa: PLC0415
-        from safetensors.torch import save_file  # noqa: PLC0415
 
-        path = self._temporary / _TRAINED / name
         content = {
             tensor: self._buffers[tensor]
             if tensor in self._buffers
-            else self._weights.read(tensor, shape).to(torch.bfloat16)
-            for tensor, shape in tensors.items()
+            else self._weights.read(tensor, self._shapes[tensor]).to(torch.bfloat16)
+            for tensor in tensors
         }
-        save_file(content, path, metadata={"format": "pt"})
-        sync_file(path)
-
-    def _write_index(self) -> None:
-        files = self._files()
-        if len(files) == 1:
-            return
-        body = {
-            "metadata": {"total_size": sum(_bytes(shape) for tensors in files.values() for shape in tensors.values())},
-            "weight_map": {tensor: name for name, tensors in files.items() for tensor in tensors},
-        }
-        path = self._temporary / _TRAINED / f"{_WEIGHTS}.safetensors.index.json"
-        path.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        weight_files.write(self._temporary / _TRAINED / name, content)
 
     @cached_property
     def _buffers(self) -> Mapping[str, Tensor]:
         """The base model's, which are not trained."""
         return saved_buffers(self._base)
 
-    def _files(self) -> dict[str, dict[str, Sequence[int]]]:
-        """File -> its tensors with their shapes, by diffusers' names for files."""
-        groups: list[dict[str, Sequence[int]]] = [{}]
-        size = 0
-        shapes = parameter_shapes(self._base) | {name: tuple(one.shape) for name, one in self._buffers.items()}
-        for name, shape in shapes.items():
-            if groups[-1] and size + _bytes(shape) > _LARGEST_FILE:
-                groups.append({})
-                size = 0
-            groups[-1][name] = shape
-            size += _bytes(shape)
-        if len(groups) == 1:
-            return {f"{_WEIGHTS}.safetensors": groups[0]}
-        return {
-            f"{_WEIGHTS}-{number:05}-of-{len(groups):05}.safetensors": group for number, group in enumerate(groups, 1)
-        }
+    @cached_property
+    def _shapes(self) -> Mapping[str, Sequence[int]]:
+        return parameter_shapes(self._base) | {name: tuple(one.shape) for name, one in self._buffers.items()}
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        """Bytes of each tensor."""
+        return {name: 2 * math.prod(shape) for name, shape in self._shapes.items()}
 
 
 def mark_of(owner: Owner) -> str:
@@ -158,10 +135,6 @@ def remove_unfinished(target: Path) -> None:
     with storage("exporting the model"):
         for left in list(target.parent.glob(f"{TEMPORARY}{target.name}-a[0-9]*")):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _bytes(shape: Sequence[int]) -> int:
-    return 2 * math.prod(shape)
 
 
 def _copy_the_rest(base: Path, target: Path) -> None:

@@ -28,17 +28,13 @@ _NOTHING = (None, False, [None, None])
 def check(model: Path, family: Family, *, field: str) -> None:
     """Raise ConfigurationError where `model`, which the job's `field` names, is no complete model of the family."""
     with readable(field, model):
-        _check_folder(model, field)
-        if not (model / MODEL_INDEX).is_file():
-            _refuse(model, family, field, [f"{MODEL_INDEX} is missing"])
-        wrong = [
-            *_wrong_pipeline(model, family),
-            *_wrong_networks(model, family, family.networks),
-            *_wrong_tokenizers(model, family),
-        ]
-        if wrong:
-            _refuse(model, family, field, wrong)
-        _open_all(model, field)  # also what only the export copies, days later
+        _check_parts(model, family, field, family.networks)
+
+
+def check_beside_transformer(model: Path, family: Family, *, field: str) -> None:
+    """The same for a folder of which all but the transformer's weights is taken, which may be missing."""
+    with readable(field, model):
+        _check_parts(model, family, field, [name for name in family.networks if name != TRANSFORMER])
 
 
 def is_sketch(model: Path, family: Family) -> bool:
@@ -103,6 +99,20 @@ def _check_folder(model: Path, field: str) -> None:
         f"{field}: {model} is no folder here, {there} holds {_contents(there)}",
         f"mount it with pod.volumes, or correct {field}",
     )
+
+
+def _check_parts(model: Path, family: Family, field: str, networks: Iterable[str]) -> None:
+    _check_folder(model, field)
+    if not (model / MODEL_INDEX).is_file():
+        _refuse(model, family, field, [f"{MODEL_INDEX} is missing"])
+    wrong = [
+        *_wrong_pipeline(model, family),
+        *_wrong_networks(model, family, networks),
+        *_wrong_tokenizers(model, family),
+    ]
+    if wrong:
+        _refuse(model, family, field, wrong)
+    _open_all(model, field)  # also what only the export copies, days later
 
 
 def _wrong_pipeline(model: Path, family: Family) -> Iterator[str]:

@@ -177,7 +177,7 @@ class Trained(Plain):
 def test_the_exported_model_is_what_the_pipeline_loads_with_its_table_of_positions(
     tiny_sd3: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int
 ) -> None:
-    monkeypatch.setattr("oarlock_trainer.checkpoint.export._LARGEST_FILE", largest)
+    monkeypatch.setattr("oarlock_trainer.checkpoint.weight_files._LARGEST_FILE", largest)
     module = transformer.load(tiny_sd3)
     with torch.no_grad():
         for parameter in module.parameters():
