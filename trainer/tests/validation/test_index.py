@@ -74,6 +74,8 @@ def test_a_video_stands_beside_its_first_frame_and_the_index_names_it(tmp_path: 
     assert (entry["file"], entry["video"], entry["frames"]) == ("step-2/boat-64x64.png", "step-2/boat-64x64.webm", 5)
     assert pictures.missing(2, [video]) == []
     assert pictures.missing(2, [replace(video, frames=9)]) == pictures.missing(2, [wanted("boat")]) == [0]
+    (tmp_path / "validation/step-2/boat-64x64.webm").unlink()
+    assert pictures.missing(2, [video]) == [0]
 
 
 def test_an_index_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:

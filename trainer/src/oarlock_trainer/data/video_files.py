@@ -7,13 +7,12 @@ errors are kept for later, and files of 4 GiB are refused.
 from __future__ import annotations
 
 import io
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.data.buckets import Size
+from oarlock_trainer.runtime.opencv import opencv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +45,7 @@ class OpenVideo:
         if not capture.isOpened():
             raise ValueError("it is no video, or a damaged one")
         self._capture, self._at = capture, -1
-        cv2 = _opencv()
+        cv2 = opencv()
         sides = [int(capture.get(side)) for side in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT)]
         frames, rate = int(capture.get(cv2.CAP_PROP_FRAME_COUNT)), float(capture.get(cv2.CAP_PROP_FPS))
         if min(sides) <= 0:
@@ -82,7 +81,7 @@ def opened(file: BinaryIO, *, ahead: int = _AHEAD) -> Iterator[OpenVideo]:
 
     Raises ValueError where it is none or damaged, and what reading the file raised, whatever FFmpeg made of that.
     """
-    cv2 = _opencv()
+    cv2 = opencv()
     stream = _Stream(file, ahead)
     # Storage that stands still for a minute is no damaged file, so nothing times out.
     settings = [cv2.CAP_PROP_N_THREADS, 1, cv2.CAP_PROP_OPEN_TIMEOUT_MSEC, 0, cv2.CAP_PROP_READ_TIMEOUT_MSEC, 0]
@@ -106,7 +105,7 @@ def resized(frame: np.ndarray, size: Size) -> np.ndarray:
     """(H, W, 3) uint8 in another size: by areas where it shrinks, else by Lanczos."""
     if frame.shape[:2] == (size.height, size.width):
         return frame
-    cv2 = _opencv()
+    cv2 = opencv()
     way = cv2.INTER_AREA if size.width < frame.shape[1] else cv2.INTER_LANCZOS4
     found: np.ndarray = cv2.resize(frame, (size.width, size.height), interpolation=way)
     return found
@@ -160,15 +159,3 @@ class _Raw(io.RawIOBase):
 
     def tell(self) -> int:
         return self._source.tell()
-
-
-@cache
-def _opencv() -> Any:
-    """OpenCV, which jobs of pictures never import. Its work is done by our threads."""
-    # Of many fine videos FFmpeg tells something, never with a name. Whoever wants to hear it sets 16 (errors) or more.
-    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
-    import cv2  # noqa: PLC0415 - seldom needed
-
-    cv2.setNumThreads(1)
-    cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
-    return cv2

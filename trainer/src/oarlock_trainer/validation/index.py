@@ -58,7 +58,7 @@ class Pictures:
             for place, one in enumerate(wanted)
             if _without_seconds(self._entry(step, MadeImage(wanted=one, file=_file(step, one), seconds=0.0)))
             not in known
-            or not (self._folder / _file(step, one)).is_file()
+            or not all((self._folder / file).is_file() for file in _files(step, one))
         ]
 
     def of_step(self, step: int) -> list[dict[str, Any]]:
@@ -119,6 +119,12 @@ class Pictures:
 
 def _file(step: int, wanted: ImageRequest) -> str:
     return f"{folder_of(step)}/{wanted.file}"
+
+
+def _files(step: int, wanted: ImageRequest) -> list[str]:
+    """What has to be there, or the picture is made again."""
+    file = _file(step, wanted)
+    return [file, video_of(file)] if wanted.frames else [file]
 
 
 def _without_seconds(entry: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from oarlock_trainer.runtime.heartbeat import Heartbeat
 from oarlock_trainer.validation.decoding import PictureDecoder
 from oarlock_trainer.validation.index import MadeImage, Pictures
 from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler
-from oarlock_trainer.validation.video_files import webm
+from oarlock_trainer.validation.webm import webm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,7 +140,7 @@ class Validation:
             for wanted in (self._wanted[number] for number in mine[done - 1 : done]):
                 started = self._clock()
                 try:
-                    file = self._write(step, wanted, self._draw(transformer, wanted, go_on))
+                    file = self._write(step, wanted, self._draw(transformer, wanted, go_on), go_on)
                     made.append(MadeImage(wanted=wanted, file=file, seconds=self._clock() - started))
                 except _BrokenOffError:
                     pass  # it is counted as left out
@@ -155,8 +155,8 @@ class Validation:
                 break
         return made, failed
 
-    def _write(self, step: int, wanted: ImageRequest, frames: Sequence[Image.Image]) -> str:
-        video = webm(frames, fps=self._family.fps) if wanted.frames else None
+    def _write(self, step: int, wanted: ImageRequest, frames: Sequence[Image.Image], go_on: Callable[[], None]) -> str:
+        video = webm(frames, fps=self._family.fps, go_on=go_on) if wanted.frames else None
         return self._pictures.write(step, wanted, frames[0], video)
 
     def _draw(self, transformer: nn.Module, wanted: ImageRequest, go_on: Callable[[], None]) -> list[Image.Image]:
