@@ -46,8 +46,8 @@ class Video(Group):
         description="Frames by which buckets differ: of a video of fewer than frames, 1 + a multiple of it are taken. The "
         "smaller, the more buckets, each of which has to fill a step. SimpleTuner: video.frame_interval.",
     )
-    fps: Annotated[StrictFloat, Field(gt=0, le=240)] = Field(
-        default=16,
+    fps: Annotated[StrictFloat, Field(ge=1, le=240)] = Field(
+        default=16.0,
         description="Frames a second of a sample, as its model draws them; Wan: 16. Of a video with more the nearest are "
         "taken, of one with fewer some twice: it moves as fast as it did.",
     )

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from dealing import EFFECTIVE, ROWS, bits, loader, prepared, training
-from videos import let_wan_be
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FRAMES, LATENTS = 17, 5
-
-
-@pytest.fixture(autouse=True)
-def _wan(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_wan_be(monkeypatch)
 
 
 def sets(**clips: Any) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-from videos import let_wan_be, write_video
+from videos import write_video
 
 from oarlock_api.training import Training
 from oarlock_trainer.data.buckets import Size
@@ -18,11 +17,6 @@ from oarlock_trainer.plan.work import work_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture(autouse=True)
-def _wan(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_wan_be(monkeypatch)
 
 
 def job(**clips: Any) -> Training:
@@ -93,8 +87,7 @@ def test_a_plan_names_buckets_with_their_frames(tmp_path: Path) -> None:
     assert "latents 53.8 kB" in said, "2 x 16 channels x (5 + 9) frames x 6 x 10 x 2 bytes"
 
 
-def test_the_vae_is_counted_by_the_pixels_of_a_frame_and_not_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()  # Wan's own numbers
+def test_the_vae_is_counted_by_the_pixels_of_a_frame_and_not_of_all() -> None:
     training = job(imageEmbeds={"mode": "OnTheFly"}, video={"frames": 33})
     work = work_of(training, family_of(training.model).published, ranks=1, ranks_per_node=1)
     assert work.frames == 33

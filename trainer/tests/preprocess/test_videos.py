@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
 import torch
-from videos import let_wan_encode, number_of, write_video
+from videos import number_of, write_video
 
 from oarlock_api.data import Compression
 from oarlock_api.training import Training
@@ -29,12 +31,13 @@ from oarlock_trainer.preprocess.videos import decode_video
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from oarlock_trainer.data.quarantine import Rejected
 
 CUT = Cut(scaled=Size(64, 48), left=0, top=0, target=Size(64, 48))
 VIDEO = Video()
+GO_ON = Event()
 
 
 def nothing() -> None:
@@ -68,7 +71,7 @@ def numbers(pixels: np.ndarray) -> list[int]:
 )
 def test_frames_are_the_nearest_of_each_moment(tmp_path: Path, rate: float, fps: float, taken: Sequence[int]) -> None:
     write_video(tmp_path / "a.avi", rate=rate)
-    pixels = decode_video(source(tmp_path), clip("a.avi", 5), CUT, replace_fps(fps))
+    pixels = decode_video(source(tmp_path), clip("a.avi", 5), CUT, replace_fps(fps), GO_ON)
     assert pixels.shape == (5, 48, 64, 3)
     assert numbers(pixels) == list(taken)
 
@@ -83,21 +86,58 @@ def test_each_frame_is_scaled_and_cut_as_a_picture_and_red_is_red(tmp_path: Path
     write_video(tmp_path / "a.avi", size=(160, 96), drawn=drawn)
     cut = Cut(scaled=Size(80, 48), left=16, top=0, target=Size(64, 48))
     picture = clip("a.avi", size=Size(160, 96))
-    pixels = decode_video(source(tmp_path), picture, cut, VIDEO).astype(int)
+    pixels = decode_video(source(tmp_path), picture, cut, VIDEO, GO_ON).astype(int)
     assert np.abs(pixels[:, :, 30:] - (200, 60, 20)).max() < 20
     assert pixels[:, :, :20].max() < 20
-    mirrored = decode_video(source(tmp_path), replace(picture, mirrored=True), cut, VIDEO)
+    mirrored = decode_video(source(tmp_path), replace(picture, mirrored=True), cut, VIDEO, GO_ON)
     assert (mirrored == pixels[:, :, ::-1]).all()
 
 
 def test_a_video_of_another_size_than_the_table_says_is_not_stretched(tmp_path: Path) -> None:
     write_video(tmp_path / "a.webm", size=(64, 64))
     with pytest.raises(OtherSizeError, match="64 x 64 as it is shown, there 64 x 48"):
-        decode_video(source(tmp_path), clip("a.webm"), CUT, VIDEO)
+        decode_video(source(tmp_path), clip("a.webm"), CUT, VIDEO, GO_ON)
+
+
+def test_a_stop_breaks_off_a_video_that_is_being_decoded(tmp_path: Path) -> None:
+    write_video(tmp_path / "a.webm")
+    stopped = Event()
+    stopped.set()
+    with pytest.raises(CancelledError):
+        decode_video(source(tmp_path), clip("a.webm"), CUT, VIDEO, stopped)
+
+
+def test_a_job_that_stops_waits_for_no_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decoding(*arguments: Any) -> np.ndarray:
+        assert arguments[-1].wait(60), "nobody stopped it"
+        raise CancelledError
+
+    def stopping() -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(latents, "decode_video", decoding)
+    with pytest.raises(InterruptedError):
+        made(source(tmp_path), [clip("a.webm")], go_on=stopping)
+
+
+def test_frames_that_a_decoder_holds_count_as_what_is_decoded(tmp_path: Path) -> None:
+    files = source(tmp_path)
+
+    def weight(size: Size, video: Video | None) -> int:
+        one = Task(row=0, picture=clip("a.webm", size=size), source=files, cut=CUT, unit=0, store=files, video=video)
+        return one.pixel_bytes
+
+    assert weight(Size(64, 48), None) == weight(Size(3840, 2160), None) == 17 * 64 * 48 * 3
+    assert weight(Size(3840, 2160), VIDEO) == (17 * 64 * 48 + 8 * 3840 * 2160) * 3
 
 
 def made(
-    files: LocalFiles, clips: Sequence[Picture], encoder: PictureEncoder | None = None, store: LocalFiles | None = None
+    files: LocalFiles,
+    clips: Sequence[Picture],
+    encoder: PictureEncoder | None = None,
+    store: LocalFiles | None = None,
+    *,
+    go_on: Callable[[], None] = nothing,
 ) -> list[Rejected]:
     """What becomes of clips; without an encoder none may reach it."""
     tasks = [
@@ -111,7 +151,7 @@ def made(
         batch_size=4,
         threads=2,
         progress=Progress("latents", own=len(clips), total=len(clips), speaks=False),
-        go_on=nothing,
+        go_on=go_on,
     )
     return [one for _, one in found]
 
@@ -121,19 +161,18 @@ def test_videos_that_are_damaged_or_end_early_are_rejected_with_the_reason(tmp_p
     write_video(tmp_path / "short.webm", frames=10)
     torn, short = made(source(tmp_path), [clip("torn.webm"), clip("short.webm")])
     assert (torn.kind, torn.reason) == ("unreadable", "unreadable: it is no video, or a damaged one")
-    assert (short.kind, short.reason) == ("unreadable", "unreadable: it ends after 10 frames; its sample needs 11")
+    assert (short.kind, short.reason) == ("unreadable", "unreadable: it ends after 10 frames; its sample needs 17")
 
 
 @pytest.fixture
-def encoder(tiny_qwen_image: Path, monkeypatch: pytest.MonkeyPatch) -> PictureEncoder:
-    let_wan_encode(monkeypatch)
+def encoder(tiny_wan: Path) -> PictureEncoder:
     job = Training.model_validate(
         {
-            "model": {"family": "Wan", "path": str(tiny_qwen_image)}, "steps": 1,
+            "model": {"family": "Wan", "path": str(tiny_wan)}, "steps": 1,
             "data": {"datasets": [{"name": "clips", "source": {"path": "/clips"}, "video": {}}]},
         }
     )  # fmt: skip
-    return PictureEncoder(tiny_qwen_image, family_of(job.model), torch.device("cpu"), code=code_of(job.model))
+    return PictureEncoder(tiny_wan, family_of(job.model), torch.device("cpu"), code=code_of(job.model))
 
 
 def test_a_videos_latents_are_its_frames_behind_each_other_in_one_tensor(encoder: PictureEncoder) -> None:
@@ -146,13 +185,6 @@ def test_a_videos_latents_are_its_frames_behind_each_other_in_one_tensor(encoder
     assert torch.allclose(whole.unflatten(1, (channels, 5))[:, :, 0].float(), first.float(), atol=2e-2), (
         "of frame 0 alone"
     )
-
-
-def test_a_videos_sample_is_the_same_each_time_and_not_its_mean(encoder: PictureEncoder) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (1, 5, 48, 64, 3), dtype=np.uint8)
-    one, again, mean = encoder.encode(pixels, [7]), encoder.encode(pixels, [7]), encoder.encode(pixels, None)
-    assert torch.equal(one, again)
-    assert not torch.equal(one, mean)
 
 
 def test_a_videos_latents_are_stored_whatever_stands_beside_it_in_its_unit(
@@ -186,7 +218,7 @@ def test_what_is_decoded_ahead_is_bounded_by_its_bytes(
     encoder: PictureEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_video(tmp_path / "a.webm", frames=17)
-    monkeypatch.setattr(latents, "_AHEAD_BYTES", 2 * 17 * 48 * 64 * 3)
+    monkeypatch.setattr(latents, "_AHEAD_BYTES", 2 * (17 + latents._SOURCE_FRAMES) * 48 * 64 * 3)
     begun, ended, most = 0, 0, 0
     plain = latents.decode_video
 

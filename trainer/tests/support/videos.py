@@ -1,19 +1,15 @@
-"""Small real videos, and a family that learns from them: Qwen-Image's VAE, which is one of videos, over all their frames."""
+"""Small real videos."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_api.weights import ModelFamily
-from oarlock_trainer.models import families
+from oarlock_trainer.runtime.opencv import opencv
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 STEP = 8
 """Grey levels between one frame and the next."""
@@ -39,8 +35,7 @@ def write_video(
     drawn: np.ndarray | None = None,
 ) -> Path:
     """VP9 in .webm, MPEG-4 in .mp4 and .mov, FFV1 (no loss) in .avi and .mkv: `drawn` (F, H, W, 3), red first, or greys."""
-    import cv2  # noqa: PLC0415 - seldom needed
-
+    cv2 = opencv()
     path.parent.mkdir(parents=True, exist_ok=True)
     code = {".webm": "VP90", ".mp4": "mp4v", ".mov": "mp4v"}.get(path.suffix, "FFV1")
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*code), rate, size)
@@ -61,29 +56,3 @@ def turn(path: Path) -> None:
     quarter = [(0, 4), (0x10000, 4), (0, 4), (-0x10000, 4), (0, 4), (0, 4), (0, 4), (0, 4), (0x40000000, 4)]
     body[matrix : matrix + 36] = b"".join(number.to_bytes(width, "big", signed=True) for number, width in quarter)
     path.write_bytes(body)
-
-
-def let_wan_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until the test ends, Wan is Qwen-Image with videos: what a data layer asks of such a family."""
-    known = families.FAMILIES[ModelFamily.QWEN_IMAGE]
-    filmed = replace(known, grid=replace(known.grid, frames=4), variants={}, cache_mark="videos")
-    monkeypatch.setitem(families.FAMILIES, ModelFamily.WAN, filmed)  # type: ignore[arg-type] - it is a dict
-
-
-def let_wan_encode(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same with its VAE, which torch is needed for."""
-    from oarlock_trainer.models import family_codes  # noqa: PLC0415
-    from oarlock_trainer.models.latents import Latents  # noqa: PLC0415
-
-    def encode(vae: Any, pixels: Any, draw: Any) -> Any:
-        distribution = vae.encode(pixels).latent_dist
-        mean, deviation = distribution.mean.float(), distribution.std.float()
-        return (mean + deviation * draw(mean.shape[1:])).flatten(1, 2)
-
-    def decode(vae: Any, latents: Any) -> Any:
-        raise NotImplementedError(f"{vae} shows nothing of {latents} here")
-
-    let_wan_be(monkeypatch)
-    known = family_codes.CODES[ModelFamily.QWEN_IMAGE]
-    filmed = replace(known, latents=Latents(encode=encode, decode=decode), variants={})
-    monkeypatch.setitem(family_codes.CODES, ModelFamily.WAN, filmed)  # type: ignore[arg-type] - it is a dict

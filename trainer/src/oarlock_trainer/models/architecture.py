@@ -51,7 +51,7 @@ class BlockKind:
     """Whether the image's tokens go through these blocks, and the text's."""
     alone: int = 0
     """How often the image's tokens attend to each other alone, beside the attention of all."""
-    is_read: bool = False
+    cross_attention: bool = False
     """The image's tokens attend to each other alone, and then to the text's, which attend to nothing."""
 
     def share(self, text_share: float) -> float:
@@ -66,7 +66,7 @@ class BlockKind:
     def attended(self, tokens: int, text_share: float) -> float:
         """Pairs of a query and a key in one sample of so many tokens, of which the text has `text_share`, 0..1."""
         all_of_them, image = self.share(text_share) * tokens, (1.0 - text_share) * tokens
-        if self.is_read:
+        if self.cross_attention:
             return image * all_of_them
         return all_of_them**2 + self.alone * image**2
 

@@ -6,8 +6,10 @@ Videos are encoded one by one, and what is decoded of them ahead is bounded by i
 from __future__ import annotations
 
 import io
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
+from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -43,6 +45,9 @@ _READS = 8
 """Reading mostly waits, so even a rank with one thread for decoding has several for it."""
 _AHEAD_BYTES = 1 << 30
 """Of pixels that are decoded and not encoded yet, or being decoded: ten videos of 81 frames of 832 x 480."""
+_SOURCE_FRAMES = 8
+"""That decoding holds of a video, counted at three bytes a pixel. Two are being scaled. FFmpeg keeps those that others are
+made of: up to eight of VP9, sixteen of small H.264, at one and a half bytes."""
 _RGB = 3
 
 
@@ -62,9 +67,10 @@ class Task:
 
     @property
     def pixel_bytes(self) -> int:
-        """Of what is decoded."""
-        size = self.picture.target
-        return size.width * size.height * size.frames * _RGB
+        """Of what is decoded; of a video also what its decoder holds meanwhile."""
+        size, source = self.picture.target, self.picture.size
+        held = _SOURCE_FRAMES * source.width * source.height if self.video else 0
+        return (size.width * size.height * size.frames + held) * _RGB
 
 
 AnyTask = TypeVar("AnyTask", bound=Task)
@@ -175,14 +181,16 @@ def encode_tasks(
         PipelineStage("encode", 1),
     )
 
+    stop = Event()
+
     def start(task: AnyTask) -> Future[np.ndarray]:
         if task.video:  # of whose file a part may do
-            return decoding.submit(decode_video, task.source, task.picture, task.cut, task.video)
+            return decoding.submit(decode_video, task.source, task.picture, task.cut, task.video, stop)
         content = reading.submit(task.source.read, task.picture.file)
         return decoding.submit(decoded, task.picture, task.cut, task.pair, after=[content])
 
     stages = (reading, decoding, encoding, *out.stages)
-    with progress.over(stages), Stages(stages, making=3):
+    with progress.over(stages), Stages(stages, making=3), _stopping(stop):
         started = ahead(
             tasks, start, limit=2 * (threads + batch_size), weight=lambda task: task.pixel_bytes, most=_AHEAD_BYTES
         )
@@ -199,6 +207,15 @@ def encode_tasks(
             out.publish(shard, store)
         out.drain()
     return sorted(rejected)
+
+
+@contextmanager
+def _stopping(stop: Event) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        stop.set()
+        raise
 
 
 def encode(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from oarlock_api.dataset import EmbedMode
@@ -60,6 +60,7 @@ class LiveEncoding:
         self._stream = OwnStream(ranks.device)
         self._quarantine: SharedQuarantine | None = None
         self._opening, self._encoding, self._listing = Lock(), Lock(), Lock()
+        self._stop = Event()
         self._pool = ThreadPoolExecutor(threads_of(job), thread_name_prefix="decode")
 
     def encode(self, pictures: Sequence[Picture]) -> list[Latents | None]:
@@ -81,6 +82,7 @@ class LiveEncoding:
 
     def close(self) -> None:
         """Publish what is kept."""
+        self._stop.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
         for kept in self._kept.values():
             kept.close()
@@ -120,7 +122,7 @@ class LiveEncoding:
         cut = picture_cut(self._job.training, dataset, picture.name, picture.size)
         try:
             if dataset.video:
-                return decode_video(source, picture, cut, dataset.video)
+                return decode_video(source, picture, cut, dataset.video, self._stop)
             return decoded(source.read(picture.file), picture, cut, self._pair(picture))
         except UNREADABLE as error:
             return unusable(picture, source, error, self._pair(picture))

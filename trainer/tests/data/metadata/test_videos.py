@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from videos import let_wan_be, write_video
+from videos import write_video
 
 from oarlock_api.training import Training
 from oarlock_trainer.data.batch_fit import Batch
@@ -35,13 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.data.metadata.pieces import Pieces
-
-pytestmark = pytest.mark.usefixtures("_wan")
-
-
-@pytest.fixture
-def _wan(monkeypatch: pytest.MonkeyPatch) -> None:
-    let_wan_be(monkeypatch)
 
 
 def training(folder: Path, video: dict[str, Any] | None = None, **dataset: Any) -> Training:
@@ -146,14 +139,28 @@ def test_latents_of_other_frames_or_another_rate_have_other_keys(tmp_path: Path)
         return found
 
     assert key() == key(frames=33) == key(minFrames=33), "the same frames"
+    assert key() == key(fps=16) == key(fps=16.0), "the same number a second"
     assert len({key(), key(frames=17), key(fps=12.0), key(fps=24.0)}) == 4
 
 
-def test_keys_of_pictures_are_what_they_were_before_there_were_videos() -> None:
+def key_of(name: str, **video: Any) -> str:
     one = np.array([64], dtype=np.int64)
     cuts = Cuts(scaled_width=one, scaled_height=one, left=one, top=one, target_width=one, target_height=one)
-    (found,) = keys.image_keys(pa.array(["a.png"]), pa.array(["1"]), cuts, source="/photos", encoder="v").to_pylist()
-    assert found.hex() == "bd4c087b58db3bfc6d414bd7ce061ac5"
+    found = keys.image_keys(pa.array([name]), pa.array(["1"]), cuts, source="/photos", encoder="v", **video)
+    return bytes(found.to_pylist()[0]).hex()
+
+
+def test_keys_of_pictures_are_what_they_were_before_there_were_videos() -> None:
+    assert key_of("a.png") == "bd4c087b58db3bfc6d414bd7ce061ac5"
+
+
+def test_keys_of_videos_stay_what_they_are() -> None:
+    frames = np.array([33], dtype=np.int64)
+    assert (
+        key_of("a.webm", frames=frames, fps=16.0)
+        == key_of("a.webm", frames=frames, fps=16)
+        == "560bd06657c7694ce2244e5b20ee3855"
+    )
 
 
 def test_a_folder_of_the_other_kind_is_told(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.dataset import Dataset
     from oarlock_trainer.data.metadata.pieces import Piece
+    from oarlock_trainer.data.video_files import VideoHeader
     from oarlock_trainer.storage.files import Files
 
 _HEAD = 64 << 10
@@ -46,12 +47,11 @@ _TOGETHER = 32
 
 
 class _Look(NamedTuple):
-    """What was seen of a picture: its size and caption; of a video its frames in all, and a second."""
+    """What was seen of a picture or a video."""
 
     size: Size
     text: str | None
-    frames: int = 1
-    rate: float = 1.0
+    video: VideoHeader | None = None
 
 
 class Discovered:
@@ -92,9 +92,9 @@ class Discovered:
     def _frames(self, seen: Sequence[_Look]) -> np.ndarray | None:
         if self._video is None:
             return None
-        frames, rates = (
-            np.array([getattr(one, what) for one in seen], dtype=np.float64) for what in ("frames", "rate")
-        )
+        headers = [one.video for one in seen if one.video]
+        frames = np.array([one.frames for one in headers], dtype=np.float64)
+        rates = np.array([one.rate for one in headers], dtype=np.float64)
         return available(frames, rates, self._video.fps)
 
     def _look(self, item: tuple[str, bool]) -> _Look | Bad:
@@ -102,7 +102,7 @@ class Discovered:
         try:
             if self._video:
                 found = video_header(self._files, name)
-                return _Look(found.size, self._text(name, with_text=with_text), found.frames, found.rate)
+                return _Look(found.size, self._text(name, with_text=with_text), found)
             return _Look(header(self._files, name), self._text(name, with_text=with_text))
         except UNREADABLE as error:
             return unreadable(name, error)

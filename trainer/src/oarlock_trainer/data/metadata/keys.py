@@ -40,7 +40,7 @@ def image_keys(
     if frames is None:
         prefix = _prefix(*made_of)
     else:
-        numbers, prefix = np.column_stack([numbers, frames]).astype("<u4"), _prefix(*made_of, fps)
+        numbers, prefix = np.column_stack([numbers, frames]).astype("<u4"), _prefix(*made_of, float(fps))
     shapes = _fixed(numbers.tobytes(), len(names), numbers.shape[1] * numbers.itemsize).cast(pa.binary())
     parts = (prefix, shapes, versions.cast(pa.binary()), names.cast(pa.binary()))
     return _fixed(_digests(pc.binary_join_element_wise(*parts, b"\0")), len(names), KEY_BYTES)

@@ -108,15 +108,17 @@ def _columns(fine: PictureRows, cut: buckets.Cuts, recipe: Recipe) -> dict[str, 
     texts = keys.text_keys(fine.captions.flatten(), encoder=encoders.text, unpadded=masked)
     offsets = fine.captions.offsets.to_numpy()
     more: dict[str, Any] = {}
-    filmed: dict[str, Any] = {}
+    video_facts: dict[str, Any] = {}
     if fine.pairs:
         names, versions = fine.pairs
         made = keys.image_keys(names, versions, cut, source=recipe.pairs, encoder=recipe.pair_encoder)
         more = {"pair": names, "pair_key": made}
     if (video := recipe.dataset.video) and fine.frames is not None:
-        filmed = {"frames": bucket_frames(fine.frames, video), "fps": video.fps}
-        more = {"frames": filmed["frames"].astype(np.uint32)}
-    image_keys = keys.image_keys(fine.names, fine.versions, cut, source=recipe.source, encoder=encoders.vae, **filmed)
+        video_facts = {"frames": bucket_frames(fine.frames, video), "fps": video.fps}
+        more = {"frames": video_facts["frames"].astype(np.uint32)}
+    image_keys = keys.image_keys(
+        fine.names, fine.versions, cut, source=recipe.source, encoder=encoders.vae, **video_facts
+    )
     return more | {
         "name": fine.names,
         "width": fine.width.astype(np.uint32),

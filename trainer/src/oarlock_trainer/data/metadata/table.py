@@ -56,9 +56,9 @@ PAIRED = pa.schema(
 )
 """The same of a data set with `conditioning`: the name of each picture's pair below its own source, and its key."""
 
-FILMED = pa.schema([*SCHEMA, pa.field("frames", pa.uint32(), nullable=False)])
+VIDEO_SCHEMA = pa.schema([*SCHEMA, pa.field("frames", pa.uint32(), nullable=False)])
 """The same of a data set with `video`: the frames of each bucket."""
-_SCHEMAS = (SCHEMA, PAIRED, FILMED)
+_SCHEMAS = (SCHEMA, PAIRED, VIDEO_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ class Table:
 
 def write_part(folder: Path, name: str, columns: Mapping[str, Any], *, notes: str = "") -> None:
     """Publish one part of the table below `folder`, with the columns of a schema. `notes` come back by part_notes."""
-    fields = PAIRED if "pair" in columns else FILMED if "frames" in columns else SCHEMA
+    fields = PAIRED if "pair" in columns else VIDEO_SCHEMA if "frames" in columns else SCHEMA
     schema = fields.with_metadata({_NOTES: notes})
     batch = pa.record_batch([pa.array(columns[field.name], type=field.type) for field in fields], schema=schema)
     sink = pa.BufferOutputStream()
@@ -263,7 +263,7 @@ def open_table(folder: Path) -> Table | None:
 
 def _numbers(batch: pa.RecordBatch, column: str) -> np.ndarray:
     """(rows,) uint32; a picture has one frame."""
-    if column == "frames" and not batch.schema.equals(FILMED):
+    if column == "frames" and not batch.schema.equals(VIDEO_SCHEMA):
         return np.ones(len(batch), dtype=np.uint32)
     numbers: np.ndarray = batch.column(column).to_numpy()
     return numbers

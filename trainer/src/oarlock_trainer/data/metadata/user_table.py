@@ -54,8 +54,8 @@ class UserTable:
     def measures(self) -> list[str]:
         """The columns that hold numbers: width and height, of videos frames in all and a second."""
         settings = self.settings
-        filmed = [settings.frames_column or "frames", settings.fps_column or "fps"] if self.dataset.video else []
-        return [settings.width_column, settings.height_column, *filmed]
+        video_columns = [settings.frames_column or "frames", settings.fps_column or "fps"] if self.dataset.video else []
+        return [settings.width_column, settings.height_column, *video_columns]
 
     def identity(self, *place: object) -> str:
         """Tells a piece of the table from others; another listing may complete names in another way."""
@@ -108,14 +108,14 @@ class UserTable:
         else:
             captions = self._captions(rows, names)
             on(len(names))
-        width, height, *filmed = (_numbers(_column(rows, column)) for column in self.measures)
+        width, height, *video_numbers = (_numbers(_column(rows, column)) for column in self.measures)
         video = self.dataset.video
         return PictureRows(
             names=names,
             versions=versions,
             width=width.astype(np.int64),
             height=height.astype(np.int64),
-            frames=available(filmed[0], filmed[1], video.fps) if video else None,
+            frames=available(video_numbers[0], video_numbers[1], video.fps) if video else None,
             captions=captions,
             bad=tuple(bad),
         )

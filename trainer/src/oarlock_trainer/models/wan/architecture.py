@@ -71,7 +71,7 @@ def shaped(
         text_met=2 * width**2,
         modulation=0,
         kept=_kept(hidden / width),
-        is_read=True,
+        cross_attention=True,
     )
     return Architecture(
         width=width,
