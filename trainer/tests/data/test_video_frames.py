@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from oarlock_api.videos import Video
 from oarlock_trainer.data.video_frames import available, bucket_frames, places
@@ -43,6 +45,13 @@ def test_the_longest_sample_needs_no_frame_that_is_not_there_and_one_more_would(
 
 def test_of_an_unknown_length_or_rate_there_is_no_sample() -> None:
     assert available(np.array([0.0, -1.0, 10.0]), np.array([16.0, 16.0, 0.0]), 16.0).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("fps", [0, 0.001, 0.999])
+def test_of_less_than_a_frame_a_second_no_sample_is_taken(fps: float) -> None:
+    """A sample of a thousand frames would be minutes of decoding for seconds of learning."""
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        Video.model_validate({"fps": fps})
 
 
 def test_a_bucket_has_one_more_than_a_multiple_of_the_interval_and_no_more_than_the_video_may_give() -> None:

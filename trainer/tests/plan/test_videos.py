@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from videos import write_video
 
 from oarlock_api.training import Training
@@ -11,7 +12,7 @@ from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.pair_sizes import image_tokens
 from oarlock_trainer.models.families import family_of
 from oarlock_trainer.plan import embeds
-from oarlock_trainer.plan.encoding import live_batch, vae_bytes
+from oarlock_trainer.plan.encoding import vae_bytes
 from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.work import work_of
 
@@ -51,9 +52,41 @@ def test_latents_of_videos_are_counted_by_their_frames() -> None:
     assert latents == 10 * (21 + 1) * 16 * 60 * 104 * 2
 
 
-def test_videos_that_are_encoded_while_training_are_so_one_by_one() -> None:
-    assert live_batch(job()) == 0
-    assert live_batch(job(imageEmbeds={"mode": "OnTheFly"})) == 1
+def encoder_bytes(training: Training, **largest: int) -> int:
+    family = family_of(training.model)
+    work = work_of(training, family.published, ranks=1, ranks_per_node=1, **largest)
+    return need(work, recomputed=0).of("encoder")
+
+
+@pytest.mark.parametrize(
+    ("videos", "photos", "resolution", "taken"),
+    [
+        ("Cache", "Cache", 1024, None),
+        ("OnTheFly", "Cache", 1024, {"pictures": 1, "pixels": 512 * 512, "frames": 81}),
+        ("Cache", "OnDemand", 1024, {"pictures": 4, "pixels": 1024 * 1024}),
+        ("OnTheFly", "OnDemand", 1024, {"pictures": 4, "pixels": 1024 * 1024}),
+        ("OnTheFly", "OnDemand", 128, {"pictures": 1, "pixels": 512 * 512, "frames": 81}),
+    ],
+)
+def test_what_takes_the_vae_most_while_training_counts(
+    videos: str, photos: str, resolution: int, taken: dict[str, int] | None
+) -> None:
+    """A video alone, or the pictures beside it, several at a time and of their own resolution."""
+    manifest = job(imageEmbeds={"mode": videos}).to_manifest() | {"batchSize": 8}
+    manifest["data"]["datasets"][1] |= {
+        "imageEmbeds": {"mode": photos},
+        "resolution": resolution,
+        "resolutionType": "Pixel",
+    }
+    training = Training.model_validate(manifest)
+    wanted = vae_bytes(family_of(training.model).vae, **taken) if taken else 0
+    assert encoder_bytes(training) == wanted
+
+
+def test_a_video_counts_as_one_where_a_picture_has_more_tokens() -> None:
+    training = job(imageEmbeds={"mode": "OnTheFly"}, video={"frames": 33})
+    wanted = vae_bytes(family_of(training.model).vae, pictures=1, pixels=512 * 512, frames=33)
+    assert encoder_bytes(training, image_tokens=1024, frames=1) == wanted
 
 
 def test_a_plan_names_buckets_with_their_frames(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.dataset import EmbedMode
 
 if TYPE_CHECKING:
+    from oarlock_api.dataset import Dataset
     from oarlock_api.training import Training
     from oarlock_trainer.models.family import Autoencoder
 
@@ -26,12 +27,10 @@ def vae_batch(training: Training) -> int:
     return training.data.tuning.vae_batch_size or VAE_BATCH
 
 
-def live_batch(training: Training) -> int:
-    """The same while training; 0 where all pictures are encoded before. Of videos it is one, larger than those pictures."""
-    live = [one for one in training.data.datasets if one.image_embeds.mode is not EmbedMode.CACHE]
-    if any(one.video for one in live):
-        return 1
-    return vae_batch(training) if live else 0
+def live(training: Training, *, videos: bool) -> list[Dataset]:
+    """Data sets of videos, or else of pictures, that are encoded while training."""
+    encoded = [one for one in training.data.datasets if one.image_embeds.mode is not EmbedMode.CACHE]
+    return [one for one in encoded if bool(one.video) is videos]
 
 
 def vae_bytes(vae: Autoencoder, *, pictures: int, pixels: int, frames: int = 1) -> int:

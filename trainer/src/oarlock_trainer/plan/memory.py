@@ -226,14 +226,8 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
         arithmetic=f"{work.samples} x text embeddings of this batch and the next, latents and loss"
         + (", references beside the noise" if more else ""),
     )
-    if pictures := min(work.encoded, work.samples):
-        grid = work.family.grid
-        pixels = work.image_tokens // work.pictures // grid.latent_frames(work.frames) * grid.edge**2
-        yield Component(
-            name="encoder",
-            bytes=vae_bytes(work.family.vae, pictures=pictures, pixels=pixels, frames=work.frames),
-            arithmetic=f"the VAE, and {pictures} x {_frames(work)}{pixels / 1e6:.2f} megapixels encoded while training",
-        )
+    if encoders := list(_encoders(work)):
+        yield max(encoders, key=lambda one: one.bytes)
     if work.text_home is not Home.NONE:
         captions = min(work.captions, work.samples)
         texts = work.family.texts
@@ -246,8 +240,23 @@ def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
         )
 
 
-def _frames(work: Workload) -> str:
-    return f"{work.frames} frames of " if work.frames > 1 else ""
+def _encoders(work: Workload) -> Iterator[Component]:
+    """The VAE at work on what it takes at once while training: on pictures, and on a video."""
+    grid = work.family.grid
+    largest = work.image_tokens // work.pictures // grid.latent_frames(work.frames) * grid.edge**2
+    if pictures := min(work.encoded, work.samples):
+        yield _encoder(work, pictures=pictures, pixels=work.encoded_pixels or largest, frames=1)
+    if frames := work.encoded_frames:
+        yield _encoder(work, pictures=1, pixels=largest, frames=work.frames if work.frames > 1 else frames)
+
+
+def _encoder(work: Workload, *, pictures: int, pixels: int, frames: int) -> Component:
+    each = f"{frames} frames of " if frames > 1 else ""
+    return Component(
+        name="encoder",
+        bytes=vae_bytes(work.family.vae, pictures=pictures, pixels=pixels, frames=frames),
+        arithmetic=f"the VAE, and {pictures} x {each}{pixels / 1e6:.2f} megapixels encoded while training",
+    )
 
 
 def _state_bytes(work: Workload) -> int:

@@ -13,14 +13,15 @@ from oarlock_trainer.data.buckets import Size, target_sizes
 from oarlock_trainer.data.pair_sizes import image_tokens as image_tokens_of
 from oarlock_trainer.data.pair_sizes import pictures_of
 from oarlock_trainer.models.families import family_of
-from oarlock_trainer.plan.encoding import live_batch
+from oarlock_trainer.plan.encoding import live, vae_batch
 from oarlock_trainer.plan.parameters import Parameters, adapters, whole
 from oarlock_trainer.plan.text_encoders import LIVE_BATCH, Home, home, live_captions
 from oarlock_trainer.runtime.dealing import Dealing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from oarlock_api.dataset import Dataset
     from oarlock_api.training import Training
     from oarlock_trainer.models.architecture import Architecture
     from oarlock_trainer.models.family import Family
@@ -66,6 +67,10 @@ class Workload:
     """Of each sample at least: 2 where all have a reference, whose tokens are image tokens, too."""
     encoded: int = 0
     """Pictures that the VAE takes at once while training; 0: all are encoded before."""
+    encoded_pixels: int | None = None
+    """Of each of them where there are videos as well, which may be smaller; None: of the sample with the most tokens."""
+    encoded_frames: int = 0
+    """Of the longest video that the VAE takes while training, one at a time; 0: it takes none."""
     text_home: Home = Home.NONE
     """Where the text encoders are while training."""
     captions: int = LIVE_BATCH
@@ -146,6 +151,7 @@ def work_of(
     lora = (training.lora or Lora()) if training.method is Method.LORA else None
     parameters = adapters(shape, lora, family.presets) if lora else whole(shape)
     batch = batch_of(training, ranks=ranks, ranks_per_node=ranks_per_node)
+    photos, mixed = live(training, videos=False), any(one.video for one in training.data.datasets)
     unsharded = training.engine.strategy is Strategy.DDP or lora is not None
     return Workload(
         family=family,
@@ -168,7 +174,9 @@ def work_of(
         overlap=training.engine.overlap_communication,
         bucket_elements=training.engine.bucket_elements or _bucket(parameters),
         ema=training.ema.device if training.ema else None,
-        encoded=live_batch(training),
+        encoded=vae_batch(training) if photos else 0,
+        encoded_pixels=_most_pixels(training, photos) if mixed else None,
+        encoded_frames=max((one.video.frames for one in live(training, videos=True) if one.video), default=0),
         text_home=home(training),
         captions=live_captions(training),
         compiled=training.compile.mode is not CompileMode.NONE,
@@ -209,8 +217,16 @@ def _largest_square(training: Training) -> tuple[int, int]:
     """Its image tokens and frames."""
     found = []
     for one in training.data.datasets:
-        resolution, kind = one.resolution or training.resolution, one.resolution_type or training.resolution_type
-        width, height = target_sizes([1.0], resolution=float(resolution), kind=kind)
-        size = Size(int(width[0]), int(height[0]), one.video.frames if one.video else 1)
+        size = _square(one, training)
         found.append((image_tokens_of(one, size, training.model), size.frames))
     return max(found)
+
+
+def _most_pixels(training: Training, datasets: Sequence[Dataset]) -> int | None:
+    return max((size.width * size.height for size in (_square(one, training) for one in datasets)), default=None)
+
+
+def _square(dataset: Dataset, training: Training) -> Size:
+    resolution, kind = dataset.resolution or training.resolution, dataset.resolution_type or training.resolution_type
+    width, height = target_sizes([1.0], resolution=float(resolution), kind=kind)
+    return Size(int(width[0]), int(height[0]), dataset.video.frames if dataset.video else 1)

@@ -96,7 +96,7 @@ class UserTable:
             given, (names, versions) = names, self.stems.complete(names)
             there = names.is_valid()
             absent = given.filter(pc.invert(there)).to_pylist()
-            bad += [Bad(name, "not there", "the source has no picture of this name") for name in absent]
+            bad += [Bad(name, "not there", "the source has no file of this name") for name in absent]
             rows, names, versions = rows.filter(there), names.filter(there), versions.filter(there)
         if self.dataset.captions.strategy is CaptionStrategy.TEXT_FILE:
             looks = in_threads(self._look, names.to_pylist(), threads=self.threads, on=on)
