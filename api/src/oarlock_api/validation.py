@@ -81,8 +81,8 @@ class Validation(Group):
     )
     frames: Frames = Field(
         default=1,
-        description=f"Frames of each video that is drawn, at {VIDEO_FPS} a second; 1 = a picture. For Wan alone. SimpleTuner: "
-        "validation_num_video_frames.",
+        description=f"Frames of each video that is drawn, at {VIDEO_FPS} a second; 1 = a picture. For Wan alone. "
+        "SimpleTuner: validation_num_video_frames.",
     )
     seed: Annotated[StrictInt, Field(ge=0, le=2**53)] | None = Field(
         default=None, description="Seed; absent = training.seed. SimpleTuner: validation_seed."

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import oarlock_trainer
-from oarlock_api.weights import BESIDE, FLAVORS, REFERENCED, SEEING, VIDEO_FAMILIES, VIDEO_FPS, VIDEO_INTERVAL, ModelFamily
+from oarlock_api.weights import (
+    BESIDE,
+    FLAVORS,
+    REFERENCED,
+    SEEING,
+    VIDEO_FAMILIES,
+    VIDEO_FPS,
+    VIDEO_INTERVAL,
+    ModelFamily,
+)
 from oarlock_trainer.data.buckets import alignment
 from oarlock_trainer.models.families import FAMILIES, family_in
 from oarlock_trainer.ranks import preload

@@ -83,7 +83,10 @@ def test_it_trains_draws_pictures_and_exports_what_diffusers_loads(undisturbed: 
     assert not torch.equal(theirs, ours(family, undisturbed.model))
     given: dict[str, Any] = {"prompt": "a boat", "height": 64, "width": 48, "num_inference_steps": 2}
     if FAMILIES[family].is_video:
-        with (undisturbed.output / f"validation/step-{STEPS}/boat-64x48.webm").open("rb") as file, opened(file) as video:
+        with (
+            (undisturbed.output / f"validation/step-{STEPS}/boat-64x48.webm").open("rb") as file,
+            opened(file) as video,
+        ):
             assert video.header == VideoHeader(Size(64, 48), FRAMES, FAMILIES[family].fps)
             assert [video.frame(number).shape for number in range(FRAMES)] == [(48, 64, 3)] * FRAMES
         (pictures,) = pipeline(**given, num_frames=FRAMES, output_type="pil").frames
