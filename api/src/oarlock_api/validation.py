@@ -8,17 +8,17 @@ from oarlock_api.group import Group
 from oarlock_api.location import Location
 from oarlock_api.primitives import Label, LongText
 from oarlock_api.rules import ListMap, ListSet, Rule, at_least_one
-from oarlock_api.weights import VIDEO_FAMILIES
+from oarlock_api.weights import VIDEO_FAMILIES, VIDEO_FPS, VIDEO_INTERVAL, VideoFrames
 
 PictureSize = Annotated[str, Field(max_length=11, pattern=r"^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$")]
 
 Frames = Annotated[
-    StrictInt,
-    Field(ge=1, le=1025),
+    VideoFrames,
     Rule(
-        cel="self % 4 == 1",
-        message="validation.frames is 1 more than a multiple of 4, since a latent is made of four frames: 1, 5, 9 and so on",
-        holds=lambda frames: frames % 4 == 1,
+        cel=f"self % {VIDEO_INTERVAL} == 1",
+        message=f"validation.frames is 1 more than a multiple of {VIDEO_INTERVAL}, the frames of a latent: "
+        f"{', '.join(str(1 + number * VIDEO_INTERVAL) for number in range(3))} and so on",
+        holds=lambda frames: frames % VIDEO_INTERVAL == 1,
     ),
 ]
 
@@ -81,8 +81,8 @@ class Validation(Group):
     )
     frames: Frames = Field(
         default=1,
-        description="Frames of each video that is drawn, at 16 a second; 1 = a picture. For Wan alone. SimpleTuner: "
-        "validation_num_video_frames.",
+        description=f"Frames of each video that is drawn, at {VIDEO_FPS} a second; 1 = a picture. For Wan alone. "
+        "SimpleTuner: validation_num_video_frames.",
     )
     seed: Annotated[StrictInt, Field(ge=0, le=2**53)] | None = Field(
         default=None, description="Seed; absent = training.seed. SimpleTuner: validation_seed."

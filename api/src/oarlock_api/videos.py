@@ -6,9 +6,7 @@ from pydantic import Field, StrictFloat, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.rules import Rule, ordered
-from oarlock_api.weights import VIDEO_FAMILIES
-
-Frames = Annotated[StrictInt, Field(ge=1, le=1025)]
+from oarlock_api.weights import VIDEO_FAMILIES, VIDEO_INTERVAL, VideoFrames
 
 
 class Video(Group):
@@ -16,9 +14,9 @@ class Video(Group):
 
     admission: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="self.frameInterval % 4 == 0",
-            message="video.frameInterval is a multiple of 4, since a latent is made of four frames: take the next one",
-            holds=lambda video: video.frame_interval % 4 == 0,
+            cel=f"self.frameInterval % {VIDEO_INTERVAL} == 0",
+            message=f"video.frameInterval is a multiple of {VIDEO_INTERVAL}, the frames of a latent: take the next one",
+            holds=lambda video: video.frame_interval % VIDEO_INTERVAL == 0,
         ),
         Rule(
             cel="(self.frames - 1) % self.frameInterval == 0 && (self.minFrames - 1) % self.frameInterval == 0",
@@ -31,17 +29,17 @@ class Video(Group):
         ordered("min_frames", "frames", message="video.minFrames is above video.frames: lower it"),
     )
 
-    frames: Frames = Field(
+    frames: VideoFrames = Field(
         default=81,
         description="The most frames of a sample, from the beginning of its video; 81 are five seconds of Wan's. "
         "SimpleTuner: video.num_frames.",
     )
-    min_frames: Frames = Field(
+    min_frames: VideoFrames = Field(
         default=17,
         description="Videos of fewer are left out. 17, a second, are the fewest of which the default frameInterval makes "
         "more than a picture. SimpleTuner: video.min_frames.",
     )
-    frame_interval: Annotated[StrictInt, Field(ge=4, le=1024)] = Field(
+    frame_interval: Annotated[StrictInt, Field(ge=VIDEO_INTERVAL, le=1024)] = Field(
         default=16,
         description="Frames by which buckets differ: of a video of fewer than frames, 1 + a multiple of it are taken. The "
         "smaller, the more buckets, each of which has to fill a step. SimpleTuner: video.frame_interval.",

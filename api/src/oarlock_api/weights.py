@@ -90,6 +90,12 @@ REFERENCED = {
 
 VIDEO_FAMILIES = (ModelFamily.WAN,)
 """Those that know videos; to them a picture is a video of one frame."""
+VIDEO_INTERVAL = 4
+"""Frames of a latent behind the first one, of all of them: a video has 1 + a multiple of it."""
+VIDEO_FPS = 16
+"""Frames a second of the videos that all of them draw."""
+VideoFrames = Annotated[StrictInt, Field(ge=1, le=1025)]
+"""Of one video."""
 
 
 def takes_reference(family: ModelFamily, flavor: ModelFlavor | None) -> bool:

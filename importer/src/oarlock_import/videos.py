@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_api.weights import VIDEO_FAMILIES
+from oarlock_api.weights import VIDEO_FAMILIES, VIDEO_FPS, VIDEO_INTERVAL
 from oarlock_import.options import Options
 from oarlock_import.rows import table
 from oarlock_import.tables.dataset import VIDEO
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 TYPE = "video"
 """Of the entries that have them."""
 _ROWS = table(*VIDEO)
-_LATENT = 4
-"""Frames of a latent: a sample has one more than a multiple of them."""
-_BY_TIME = "frames are taken by time, 16 a second; SimpleTuner takes each frame of a file"
+_BY_TIME = f"frames are taken by time, {VIDEO_FPS} a second; SimpleTuner takes each frame of a file"
 _CUT = "longer videos are cut to it; SimpleTuner leaves them out"
 
 
@@ -47,10 +45,10 @@ def place(dataset: Options, draft: Draft, *, is_video: bool, family: str | None)
 
 def _one_length(block: Options, draft: Draft) -> None:
     """One bucket of frames, as SimpleTuner cuts all videos to num_frames."""
-    frames = _down(block.value("num_frames"), _LATENT)
+    frames = _down(block.value("num_frames"), VIDEO_INTERVAL)
     block.carry(draft, "num_frames", to="video.frames", value=frames, differs=_BY_TIME)
     draft.put("video.minFrames", frames)
-    draft.put("video.frameInterval", max(frames - 1, _LATENT))
+    draft.put("video.frameInterval", max(frames - 1, VIDEO_INTERVAL))
     if "min_frames" in block:
         block.mapped("min_frames", words=f"-> video.minFrames: {frames}, so that there is one length")
     block.ignored("frame_interval", "there is one length")
@@ -62,7 +60,7 @@ def _lengths(block: Options, draft: Draft) -> None:
     if "max_frames" not in block or "min_frames" not in block:
         block.refused("max_frames", "has to be set, and min_frames: the longest and the shortest bucket")
         return
-    interval = max(-(-block.value("frame_interval") // _LATENT) * _LATENT, _LATENT)
+    interval = max(-(-block.value("frame_interval") // VIDEO_INTERVAL) * VIDEO_INTERVAL, VIDEO_INTERVAL)
     longest = _down(block.value("max_frames"), interval)
     shortest = min(-(-(block.value("min_frames") - 1) // interval) * interval + 1, longest)
     block.carry(draft, "frame_interval", value=interval)

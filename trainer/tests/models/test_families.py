@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 import oarlock_trainer
-from oarlock_api.weights import BESIDE, FLAVORS, REFERENCED, SEEING, VIDEO_FAMILIES, ModelFamily
+from oarlock_api.weights import (
+    BESIDE,
+    FLAVORS,
+    REFERENCED,
+    SEEING,
+    VIDEO_FAMILIES,
+    VIDEO_FPS,
+    VIDEO_INTERVAL,
+    ModelFamily,
+)
 from oarlock_trainer.data.buckets import alignment
 from oarlock_trainer.models.families import FAMILIES, family_in
 from oarlock_trainer.ranks import preload
@@ -60,7 +69,8 @@ def test_every_family_of_the_api_says_all_and_computes_all() -> None:
 
     assert FAMILIES.keys() == CODES.keys() == set(ModelFamily)
     assert tuple(key for key, family in FAMILIES.items() if family.is_video) == VIDEO_FAMILIES
-    assert all(bool(family.fps) == family.is_video for family in FAMILIES.values())
+    known = {(family.grid.frames, family.fps) for family in FAMILIES.values()}
+    assert known == {(1, 0), (VIDEO_INTERVAL, VIDEO_FPS)}  # the one of pictures, the other of VIDEO_FAMILIES
     assert len({family.slug for family in FAMILIES.values()}) == len(folders()) == len(FAMILIES)
     assert {key: tuple(family.flavors) for key, family in FAMILIES.items()} == FLAVORS
     takes = {

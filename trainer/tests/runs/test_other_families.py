@@ -20,6 +20,8 @@ from tiny_models import made_tiny
 
 from oarlock_api.weights import ModelFamily
 from oarlock_trainer.checkpoint.format import valid_checkpoints
+from oarlock_trainer.data.buckets import Size
+from oarlock_trainer.data.video_files import VideoHeader, opened
 from oarlock_trainer.models.families import FAMILIES
 
 if TYPE_CHECKING:
@@ -81,7 +83,12 @@ def test_it_trains_draws_pictures_and_exports_what_diffusers_loads(undisturbed: 
     assert not torch.equal(theirs, ours(family, undisturbed.model))
     given: dict[str, Any] = {"prompt": "a boat", "height": 64, "width": 48, "num_inference_steps": 2}
     if FAMILIES[family].is_video:
-        assert (undisturbed.output / f"validation/step-{STEPS}/boat-64x48.webm").stat().st_size
+        with (
+            (undisturbed.output / f"validation/step-{STEPS}/boat-64x48.webm").open("rb") as file,
+            opened(file) as video,
+        ):
+            assert video.header == VideoHeader(Size(64, 48), FRAMES, FAMILIES[family].fps)
+            assert [video.frame(number).shape for number in range(FRAMES)] == [(48, 64, 3)] * FRAMES
         (pictures,) = pipeline(**given, num_frames=FRAMES, output_type="pil").frames
         assert len(pictures) == FRAMES
     else:
