@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING
 
 from oarlock_api.weights import VIDEO_FAMILIES, VIDEO_FPS, VIDEO_INTERVAL
@@ -39,19 +40,22 @@ def place(dataset: Options, draft: Draft, *, is_video: bool, family: str | None)
     if by_length and "num_frames" not in block:
         _lengths(block, draft)
     else:
-        _one_length(block, draft)
+        _cut_to_one(block, draft)
     block.settle(draft)
 
 
-def _one_length(block: Options, draft: Draft) -> None:
-    """One bucket of frames, as SimpleTuner cuts all videos to num_frames."""
+def _cut_to_one(block: Options, draft: Draft) -> None:
+    """What SimpleTuner cuts to num_frames; shorter ones that min_frames lets in have buckets of their own."""
     frames = _down(block.value("num_frames"), VIDEO_INTERVAL)
     block.carry(draft, "num_frames", to="video.frames", value=frames, differs=_BY_TIME)
-    draft.put("video.minFrames", frames)
-    draft.put("video.frameInterval", max(frames - 1, VIDEO_INTERVAL))
+    asked = block.value("min_frames") if "min_frames" in block else frames
+    shortest = min(_up(asked, VIDEO_INTERVAL), frames)
+    interval = gcd(frames - 1, shortest - 1) or VIDEO_INTERVAL
+    draft.put("video.minFrames", shortest)
+    draft.put("video.frameInterval", interval)
     if "min_frames" in block:
-        block.mapped("min_frames", words=f"-> video.minFrames: {frames}, so that there is one length")
-    block.ignored("frame_interval", "there is one length")
+        block.mapped("min_frames", words=f"-> video.minFrames: {shortest}, video.frameInterval: {interval}")
+    block.ignored("frame_interval", "num_frames says how long a sample is")
     block.ignored("max_frames", _CUT)
 
 
@@ -62,7 +66,7 @@ def _lengths(block: Options, draft: Draft) -> None:
         return
     interval = max(-(-block.value("frame_interval") // VIDEO_INTERVAL) * VIDEO_INTERVAL, VIDEO_INTERVAL)
     longest = _down(block.value("max_frames"), interval)
-    shortest = min(-(-(block.value("min_frames") - 1) // interval) * interval + 1, longest)
+    shortest = min(_up(block.value("min_frames"), interval), longest)
     block.carry(draft, "frame_interval", value=interval)
     block.carry(draft, "max_frames", value=longest, differs=f"{_CUT}; {_BY_TIME}")
     block.carry(draft, "min_frames", value=shortest)
@@ -71,3 +75,8 @@ def _lengths(block: Options, draft: Draft) -> None:
 def _down(frames: int, interval: int) -> int:
     """The most that is 1 + a multiple of the interval, and no more than `frames`."""
     return max(frames - 1, 0) // interval * interval + 1
+
+
+def _up(frames: int, interval: int) -> int:
+    """The fewest that is 1 + a multiple of the interval, and no fewer than `frames`."""
+    return -(-(frames - 1) // interval) * interval + 1
