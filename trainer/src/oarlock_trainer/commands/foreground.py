@@ -74,7 +74,7 @@ def run(job: Path, program: str) -> int:
         try:
             ended = ranks.reap(block=True)
         except KeyboardInterrupt:
-            sys.stderr.write("interrupted: the same command goes on from the newest checkpoint, or from the beginning where there is none\n")
+            sys.stderr.write("interrupted: the same command goes on from the newest checkpoint, if there is one\n")
             failed = _INTERRUPTED
             ranks.signal(signal.SIGKILL)
             continue
