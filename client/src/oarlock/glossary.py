@@ -111,7 +111,10 @@ WORDS = {
         "ReplacePod (one pod), Attempt (all pods); Grow: a round with more nodes, after no fault"
     ),
     "shard": "of data: a file of many embeddings. Of a checkpoint: one rank's file",
-    "spare": "a free node that fits the job and that it does not avoid: the gang's next attempt can stand on it",
+    "spare": (
+        "a pod beyond a job's nodes, which stands by and takes the place of one that is lost (spec.spares); a spare node is a "
+        "free one that fits the job and that it does not avoid"
+    ),
     "stage": (
         "a part of the way to an attempt's first step: detect, decide, drain, queue, schedule, start, first step "
         "([recovery](recovery.md))"

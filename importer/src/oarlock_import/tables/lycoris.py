@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oarlock_import.rows import Kind, Row, ignored, judged, mapped, refused
 
-_CONVOLUTIONS = "FLUX.1 has no convolutions"
+_CONVOLUTIONS = "no convolution is trained"
 _BY_CLASS = "layers are chosen by target_module and module_algo_map: Attention and FeedForward"
 
 LYCORIS: tuple[Row, ...] = (

@@ -53,7 +53,7 @@ REPORTING: tuple[Row, ...] = (
     *refused("pictures are not marked", "enable_watermark"),
     *refused("set training.publish to an S3 prefix, or training.checkpoint.upload, in the job", "publishing_config"),
     *ignored(
-        "FLUX.1 uses it only with validation_guidance_real above 1",
+        "SimpleTuner uses it only where guidance is two passes; of FLUX.1 with validation_guidance_real above 1",
         "validation_negative_prompt validation_no_cfg_until_timestep validation_guidance_rescale"
         " validation_disable_unconditional",
     ),
