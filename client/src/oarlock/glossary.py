@@ -112,8 +112,8 @@ WORDS = {
     ),
     "shard": "of data: a file of many embeddings. Of a checkpoint: one rank's file",
     "spare": (
-        "a pod beyond a job's nodes, which stands by and takes the place of one that is lost (spec.spares); a spare node is a "
-        "free one that fits the job and that it does not avoid"
+        "a pod beyond a job's nodes, which stands by and takes the place of one that is lost (spec.spares); a spare node is "
+        "a free one that fits the job and that it does not avoid"
     ),
     "stage": (
         "a part of the way to an attempt's first step: detect, decide, drain, queue, schedule, start, first step "
