@@ -88,7 +88,7 @@ def test_it_trains_draws_pictures_and_exports_what_diffusers_loads(undisturbed: 
             opened(file) as video,
         ):
             assert video.header == VideoHeader(Size(64, 48), FRAMES, FAMILIES[family].fps)
-            assert [video.frame(number).shape for number in range(FRAMES)] == [(48, 64, 3)] * FRAMES
+            assert [frame.shape for frame in video.sample(range(FRAMES))] == [(48, 64, 3)] * FRAMES
         (pictures,) = pipeline(**given, num_frames=FRAMES, output_type="pil").frames
         assert len(pictures) == FRAMES
     else:
