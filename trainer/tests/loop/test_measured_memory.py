@@ -119,7 +119,7 @@ def test_a_step_that_takes_more_than_planned_recomputes_more_blocks_before_step_
     assert fitted.recomputed == gpu.recomputed > gpu.plan.recomputed
     assert peak == gpu.takes(fitted.recomputed) <= limit < gpu.takes(fitted.recomputed - 1)
     assert fitted.memory == need(gpu.plan.work, recomputed=fitted.recomputed)
-    assert len(gpu.steps) <= 8
+    assert len(gpu.steps) <= 9  # of twelve numbers that there are above the plan's, by halves and by what was measured
 
 
 @given(wrong=st.floats(0.5, 2.0))
