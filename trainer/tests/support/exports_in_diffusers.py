@@ -34,6 +34,12 @@ def predicted(model: Any, key: ModelFamily) -> torch.Tensor:
         if "lora_" not in name:  # diffusers keeps parts of some models in float32
             parameter.data = parameter.data.to(torch.bfloat16)
     CODES[key].install(copied, attend=attend_with(Attention.SDPA), recomputed=0)
+    return of_two_samples(copied, key, torch.bfloat16)
+
+
+@torch.no_grad()
+def of_two_samples(model: Any, key: ModelFamily, dtype: torch.dtype) -> torch.Tensor:
+    """What a model with the family's forward pass predicts of two samples, always the same, in this type."""
     source = torch.Generator().manual_seed(0)
     shape = FAMILIES[key].architecture(model.config)
 
@@ -42,10 +48,10 @@ def predicted(model: Any, key: ModelFamily) -> torch.Tensor:
 
     batch = MicroBatch(
         latents=random(shape.latent_channels, 8, 8), noise=random(shape.latent_channels, 8, 8),
-        text=random(6, shape.text_width).to(torch.bfloat16), pooled=random(shape.pooled_width).to(torch.bfloat16),
+        text=random(6, shape.text_width).to(dtype), pooled=random(shape.pooled_width).to(dtype),
         sigmas=torch.tensor([0.2, 0.7]), guidance=torch.ones(2), text_mask=None,
     )  # fmt: skip
-    return predict(copied, batch, velocity=CODES[key].velocity, has_guidance=shape.has_guidance)
+    return predict(model, batch, velocity=CODES[key].velocity, has_guidance=shape.has_guidance)
 
 
 def ours(key: ModelFamily, folder: Path, adapters: Path | None = None, *, rank: int = 0) -> torch.Tensor:

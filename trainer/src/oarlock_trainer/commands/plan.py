@@ -51,9 +51,16 @@ def _plan(options: argparse.Namespace) -> int:
             sys.stdout.write(describe(data))
             now("choosing what fits")
             training = local_manifest.moved(spec, paths)
-            tokens, text = data.image_tokens, data.encoded.tokens
-            options_of = {"gpu": options.gpu, "fabric": options.fabric}
-            sys.stdout.write(forecast(spec, training, tokens, text_tokens=text, frames=data.frames, **options_of))
+            said = forecast(
+                spec,
+                training,
+                data.image_tokens,
+                text_tokens=data.encoded.tokens,
+                frames=data.frames,
+                gpu=options.gpu,
+                fabric=options.fabric,
+            )
+            sys.stdout.write(said)
     return ExitCode.DONE
 
 

@@ -65,7 +65,8 @@ def latent_work(
     is_pair = quarter[one_of] >= PAIR
     if is_pair.any():
         channels[is_pair] = np.asarray(pairs)[table.datasets()[rows[one_of[is_pair]]]]
-    width, height = (np.array([getattr(one, side) for one in targets], dtype=np.int64) for side in ("width", "height"))
+    width = np.array([one.width for one in targets], dtype=np.int64)
+    height = np.array([one.height for one in targets], dtype=np.int64)
     each = encoded.bytes_of(channels, width, height)
     length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)
     units = -(-counts // length)

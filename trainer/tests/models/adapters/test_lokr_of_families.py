@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
+from exports_in_diffusers import of_two_samples  # noqa: E402
 from lycoris import create_lycoris_from_weights  # noqa: E402
 from tiny_models import made_tiny  # noqa: E402
 
@@ -23,7 +24,6 @@ from oarlock_trainer.models.adapters import lokr, lora  # noqa: E402
 from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.families import FAMILIES  # noqa: E402
 from oarlock_trainer.models.family_codes import CODES  # noqa: E402
-from oarlock_trainer.models.objective.loss import MicroBatch, predict  # noqa: E402
 
 SETTINGS = Lora(algorithm=AdapterAlgorithm.LOKR, rank=2, alpha=4, lokr=Lokr(factor=4))
 """Of the layers that a family takes where a job names none."""
@@ -46,18 +46,8 @@ def trained(model: Any) -> dict[str, torch.Tensor]:
     return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
-@torch.no_grad()
 def prediction(model: Any, family: ModelFamily) -> torch.Tensor:
-    source, shape = torch.Generator().manual_seed(7), FAMILIES[family].architecture(model.config)
-
-    def draw(*size: int) -> torch.Tensor:
-        return torch.randn(2, *size, generator=source)
-
-    batch = MicroBatch(
-        latents=draw(shape.latent_channels, 8, 6), noise=draw(shape.latent_channels, 8, 6), text=draw(6, shape.text_width),
-        pooled=draw(shape.pooled_width), sigmas=torch.tensor([0.3, 0.8]), guidance=torch.ones(2), text_mask=None,
-    )  # fmt: skip
-    return predict(model, batch, velocity=CODES[family].velocity, has_guidance=shape.has_guidance).float()
+    return of_two_samples(model, family, torch.float32)
 
 
 def test_what_is_saved_is_loaded_by_lycoris_and_predicts_the_same_there(
