@@ -15,6 +15,9 @@ from tests.e2e.test_lost_nodes import cordoned
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(500)]
 
+ROUNDING = 5e-3
+"""Relative: another number of ranks rounds sums of gradients to bfloat16 in another order; other samples differ by 5 %."""
+
 
 @pytest.fixture
 def with_a_spare(jobs: Jobs) -> Iterator[str]:
@@ -67,7 +70,7 @@ def assert_the_training_is_the_same(jobs: Jobs, name: str) -> None:
     for line in jobs.metrics(name):
         if "loss" in line:
             told[line["step"]].append(line["loss"])
-    assert all(losses == pytest.approx([losses[0]] * len(losses), rel=1e-3) for losses in told.values())
+    assert all(losses == pytest.approx([losses[0]] * len(losses), rel=ROUNDING) for losses in told.values())
 
 
 def test_a_spare_takes_a_lost_pod_s_place_and_the_pod_that_is_made_anew_is_the_next_spare(
