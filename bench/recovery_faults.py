@@ -119,9 +119,23 @@ FAULTS = {
     "node-lost-in-place": Fault(
         "a node is switched off, and its pod made anew, from memory", _switch_off, loses_node=True, **ANEW
     ),
+    "node-lost-slow-steps": Fault(
+        "a node is switched off, and its pod made anew; a step takes 1 s",
+        _switch_off,
+        loses_node=True,
+        pace=1.0,
+        **ANEW,
+    ),
     "pod-killed-spare": Fault("a pod is killed, and a spare takes its place", _kill_pod, **SPARE),
     "node-lost-spare": Fault(
         "a node is switched off, and a spare takes its pod's place", _switch_off, loses_node=True, **SPARE
+    ),
+    "node-lost-spare-slow-steps": Fault(
+        "a node is switched off, and a spare takes its pod's place; a step takes 1 s",
+        _switch_off,
+        loses_node=True,
+        pace=1.0,
+        **SPARE,
     ),
     "node-lost-shrinks": Fault(
         f"a node is switched off, and after {PATIENCE_SECONDS} s the gang goes on without it",
@@ -129,8 +143,22 @@ FAULTS = {
         loses_node=True,
         **SHRINKS,
     ),
+    "node-lost-shrinks-slow-steps": Fault(
+        f"a node is switched off, and after {PATIENCE_SECONDS} s the gang goes on without it; a step takes 1 s",
+        _switch_off,
+        loses_node=True,
+        pace=1.0,
+        **SHRINKS,
+    ),
     "xid-79-in-place": Fault(
         "a GPU falls off the bus (XID 79), and its pod is made anew, from memory", _gpu(xid=79), cordons=True, **ANEW
+    ),
+    "xid-79-slow-steps": Fault(
+        "a GPU falls off the bus (XID 79), and its pod is made anew; a step takes 1 s",
+        _gpu(xid=79),
+        cordons=True,
+        pace=1.0,
+        **ANEW,
     ),
     "leader-xid-79-in-place": Fault(
         "a GPU of rank 0's pod falls off the bus (XID 79), and its pod is made anew, from memory",
