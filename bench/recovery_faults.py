@@ -156,8 +156,7 @@ FAULTS = {
     "xid-79-slow-steps": Fault(
         "a GPU falls off the bus (XID 79), and its pod is made anew; a step takes 1 s",
         _gpu(xid=79),
-        cordons=True,
-        pace=1.0,
+        pace=1.0,  # by a PYTHONPATH, so the report is only a claim, and no node is cordoned for it
         **ANEW,
     ),
     "leader-xid-79-in-place": Fault(

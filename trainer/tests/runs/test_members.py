@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter, defaultdict
 from itertools import pairwise
 from random import Random
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import Agent, agents_of, eventually, free_port
+from reads import Reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,21 +30,27 @@ TOLERANCE = 1e-5
 class Pods:
     """Agents with one rank each that train a small model into one output."""
 
-    def __init__(self, home: Path, training: dict[str, Any], *, pods: int, **job: Any) -> None:
+    def __init__(
+        self, home: Path, training: dict[str, Any], *, pods: int, memory: dict[str, Any] | None = None, **job: Any
+    ) -> None:
+        """`memory`: of the job's recovery."""
         self.output, self.pause, self._written = home / "output", home / "pause", home / "written"
         self._written.mkdir()
         self.agents = agents_of(home, pods=pods)
-        rendezvous = free_port()
-        for agent in self.agents:
+        ports, rendezvous = [free_port() for _ in self.agents], free_port()
+        recovery = {"inPlace": "Auto", "standbySeconds": 120, **({"memory": memory} if memory else {})}
+        for agent, port in zip(self.agents, ports, strict=True):
             agent.job |= {
-                "gpus_per_node": 0, "output_directory": str(self.output), "training": training,
-                "recovery": {"inPlace": "Auto", "standbySeconds": 120}, **job,
+                "gpus_per_node": 0, "output_directory": str(self.output), "training": training, "recovery": recovery, **job,
             }  # fmt: skip
+            agent.job["ports"]["status"] = port
             (agent.scratch / "key").write_text("ab" * 32)
+            (agent.scratch / "shm").mkdir()
             agent.environment |= {
                 "OARLOCK_REPLACES_PODS": "1", "MASTER_PORT": str(rendezvous), "GLOO_SOCKET_IFNAME": "lo",
                 "OARLOCK_OUTPUT_DIR": str(self.output), "OARLOCK_PAUSE": str(self.pause),
-                "WRITE_DOWN": str(self._written),
+                "WRITE_DOWN": str(self._written), "OARLOCK_SHARED_MEMORY": str(agent.scratch / "shm"),
+                "OARLOCK_PEERS": ",".join(f"127.0.0.1:{port}" for port in ports),
                 "SLOW_RANK": "0",  # or the run is over before a pod is lost
             }  # fmt: skip
             start(agent)
@@ -51,6 +59,8 @@ class Pods:
         """Agents and their ranks, as with their nodes."""
         for rank in ranks:
             self.agents[rank].end()
+            shutil.rmtree(self.agents[rank].scratch / "shm")
+            (self.agents[rank].scratch / "shm").mkdir()
 
     def replace(self, *ranks: int) -> None:
         for rank in ranks:
@@ -112,11 +122,11 @@ def assert_each_picture_is_trained_once_an_epoch(samples: dict[int, Counter[str]
         assert set(seen.values()) == {1}
 
 
-def training(gang: Gang) -> dict[str, Any]:
+def training(gang: Gang, **fields: Any) -> dict[str, Any]:
     data = gang.data(textEmbeds={"path": str(gang.cache / "tw")}, imageEmbeds={"path": str(gang.cache / "iw")})
     return gang.training(
         steps=STEPS, batchSize=1, effectiveBatch=EFFECTIVE, aspectBuckets=False, data=data,
-        engine={"strategy": "DDP"}, optimizer={"learningRate": 1e-3}, checkpoint={"intervalSteps": 2},
+        optimizer={"learningRate": 1e-3}, **{"engine": {"strategy": "DDP"}, "checkpoint": {"intervalSteps": 2}, **fields},
     )  # fmt: skip
 
 
@@ -124,8 +134,8 @@ def training(gang: Gang) -> dict[str, Any]:
 def pods(gang: Gang, tmp_path: Path) -> Iterator[Callable[..., Pods]]:
     made: list[Pods] = []
 
-    def make(*, pods: int, **job: Any) -> Pods:
-        made.append(Pods(tmp_path, training(gang), pods=pods, **job))
+    def make(*, pods: int, fields: dict[str, Any] | None = None, **job: Any) -> Pods:
+        made.append(Pods(tmp_path, training(gang, **(fields or {})), pods=pods, **job))
         return made[-1]
 
     yield make
@@ -171,6 +181,39 @@ def test_a_gang_of_3_nodes_goes_on_as_2_as_3_as_1_and_as_3_with_the_losses_and_p
             assert end["resumedStep"] == end["step"], "growing costs nothing"
         else:
             assert 2 <= end["resumedStep"] <= end["step"]
+    assert_each_picture_is_trained_once_an_epoch(found.samples())
+    assert found.losses() == pytest.approx(calm, rel=TOLERANCE)
+
+
+def test_with_checkpoints_off_a_gang_of_3_nodes_goes_on_as_2_and_as_1_from_memory_and_as_3_from_what_they_saved(
+    pods: Callable[..., Pods], calm: dict[int, float]
+) -> None:
+    fields = {"checkpoint": {"intervalSteps": 1000}}
+    elastic = {"minNodes": 1, "patienceSeconds": 1}
+    found = pods(pods=3, fields=fields, memory={"everySteps": "1"}, nodes=3, elastic=elastic)
+    for number, lost in ((1, 1), (2, 2)):
+        found.until(
+            lambda status, number=number: (status.get("round") or 1) == number and (status["step"] or 0) >= 4 * number,
+            f"step {4 * number}",
+        )
+        found.lose(lost)
+        with Reads(found.output) as reads:
+            found.trains_in(number + 1)
+            assert not [name for name in reads.names() if name.startswith("checkpoints/")]
+    found.pause.touch()
+    found.replace(1, 2)
+    found.until(
+        lambda status: "can train on" in status["message"] or status["round"] > 3, "that the gang can be larger"
+    )
+    found.pause.unlink()
+    whole = found.until(lambda status: status["rounds"][-1].get("nodes") == 3, "the round of all")
+    rounds = found.trains_in(whole["round"])["rounds"]
+    found.end_well()
+    assert [end["nodes"] for end in rounds][:2] == [2, 1]
+    for end in rounds[:2]:
+        assert end["fromMemory"]
+        assert 0 <= end["step"] - end["resumedStep"] <= 1, rounds
+    assert rounds[-1]["resumedStep"] == rounds[-1]["step"], "growing costs nothing"
     assert_each_picture_is_trained_once_an_epoch(found.samples())
     assert found.losses() == pytest.approx(calm, rel=TOLERANCE)
 

@@ -88,7 +88,7 @@ def keeps_its_state() -> int:
     folder, first = Path(os.environ[FOLDER]), int(os.environ.get(RESUME_STEP, "0"))
     folder.mkdir(exist_ok=True)
     for step in (first + 1, first + 2)[: 2 - _rank()]:
-        (folder / manifest_name(step, _rank())).touch()
+        (folder / manifest_name(step, _rank(), world=int(os.environ["WORLD_SIZE"]))).touch()
     channel.send(Event.PHASE, name="Training")
     channel.send(Event.RESUMED, step=first)
     channel.send(Event.STEP, step=first + 1, total=300, epoch=1, loss=0.5, learningRate=1e-5, secondsPerStep=0.25)

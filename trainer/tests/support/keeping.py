@@ -17,20 +17,35 @@ CONTENT = bytes(range(256)) * 100
 OF: dict[str, Any] = {"job_uid": "uid", "attempt": 1}
 
 
-def keep(folder: Path, step: int, *, rank: int = 0, place: int = 0, content: bytes = CONTENT, round_: int = 1) -> None:
-    """As a rank keeps its state."""
+def keep(
+    folder: Path,
+    step: int,
+    *,
+    rank: int = 0,
+    place: int = 0,
+    content: bytes = CONTENT,
+    round_: int = 1,
+    world: int = 2,
+) -> None:
+    """As one of `world` ranks keeps its state."""
     folder.mkdir(exist_ok=True)
     name = state_name(rank, place)
     (folder / name).write_bytes(content)
     file = {"name": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    manifest: dict[str, Any] = {**OF, "step": step, "files": [file], "runs": {name: [["weight", 0, 1]]}}
+    manifest: dict[str, Any] = {
+        **OF,
+        "step": step,
+        "world_size": world,
+        "files": [file],
+        "runs": {name: [["weight", 0, 1]]},
+    }
     manifest |= {"round": round_} if round_ > 1 else {}
-    RankFiles(folder, rank).complete(step, place, json.dumps(manifest, indent=1))
+    RankFiles(folder, rank).complete(step, place, json.dumps(manifest, indent=1), world=world)
 
 
 def content(folder: Path, step: int, *, rank: int = 0) -> bytes:
     """What the manifest of a part names, and tells the hash of."""
-    (path,) = folder.glob(f"step-{step}-rank-{rank:05}.json")
+    (path,) = folder.glob(f"step-{step}-of-*-rank-{rank:05}.json")
     manifest = json.loads(path.read_text())
     (file,) = manifest["files"]
     assert list(manifest["runs"]) == [file["name"]]

@@ -33,6 +33,7 @@ from oarlock_trainer.agent.rounds.model import (
     Yield,
 )
 from oarlock_trainer.agent.rounds.surge import Surging, Waiting
+from oarlock_trainer.checkpoint.memory.held import Held
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.rounds.ended import Ended
@@ -76,15 +77,15 @@ class Pod:
     """Agent -> when the leader's link heard it last, as long as that has not lost it."""
     lost: dict[str, float] = field(default_factory=dict)
     """Agent -> when it was lost: what was said before never comes."""
-    memory: dict[int, set[int]] = field(default_factory=dict)
-    """Step -> places whose parts its node has: the newest two."""
+    memory: dict[int, Held] = field(default_factory=dict)
+    """Step -> the places whose parts its node has: the newest two steps."""
     follows: Pod | None = None
     """The one that still trains, of a surge pod: the leader's link hears this one only once that one has left, or is lost."""
 
     def gone(self) -> None:
         """None of its ranks is left."""
         self.ranks = None
-        self.member.held = tuple((step, tuple(sorted(places))) for step, places in self.memory.items())
+        self.member.held = tuple(self.memory.values())
         self.member.gone()
 
 
@@ -124,6 +125,8 @@ class World:
     ends: list[Ended] = field(default_factory=list)
     kills: int = 0
     """Ranks of so many pods were killed."""
+    reshaped: int = 0
+    """So many orders went on from what a round of another size had in memory."""
 
     def __post_init__(self) -> None:
         self._random = Random(self.seed)  # noqa: S311 - no secret
@@ -317,8 +320,11 @@ class World:
         assert whole or (self.gang.elastic and len(ranks) >= self.gang.least and self.gang.can_be_dealt(len(ranks)))
         if order.step is not None and order.wanted is Wanted.TRAIN:
             agents = {place.agent for place in order.members}
-            there = [pod.memory.get(order.step, set()) for pod in self.pods if pod.agent in agents]
-            assert set().union(*there) >= set(range(len(ranks))), f"step {order.step} is not whole"
+            size = order.made_by or len(ranks)
+            held = [one for pod in self.pods if pod.agent in agents for one in pod.memory.values()]
+            there = {place for one in held if one[:2] == (order.step, size) for place in one.places}
+            assert there >= set(range(size)), f"step {order.step} is not whole"
+            self.reshaped += size != len(ranks)
 
     def _make(self, rank: int, incarnation: int, *, follows_the_dead: bool) -> None:
         agent = f"{rank}-{incarnation}"
@@ -440,8 +446,7 @@ class World:
             if isinstance(action, Start):
                 assert pod.ranks is None
                 pod.ranks, pod.yields = action.order.round, False
-                kept = action.order.step
-                pod.memory = {step: places for step, places in pod.memory.items() if step == kept}
+                self._begin_with(pod, action.order)
             elif isinstance(action, Yield):
                 pod.yields = True
                 if pod.member.step < 0:  # nothing to save yet
@@ -478,10 +483,18 @@ class World:
 
     def _remember(self, living: list[Pod], members: tuple[int, ...]) -> None:
         """Each has its own part of the step, and most have a copy of the place before theirs."""
-        for pod in living if len(members) == self.gang.nodes else ():
+        for pod in living:
             place = members.index(pod.rank)
             copied = {(place - 1) % len(members)} if self._random.random() < 0.8 else set()
-            pod.memory = dict([*pod.memory.items(), (self.step, {place} | copied)][-2:])
+            held = Held(self.step, len(members), tuple(sorted({place} | copied)))
+            pod.memory = dict([*pod.memory.items(), (self.step, held)][-2:])
+
+    def _begin_with(self, pod: Pod, order: Order) -> None:
+        """What lies in a pod's memory as its ranks start: of one step; all parts, where more or fewer places made it."""
+        kept = pod.memory.get(order.step) if order.step is not None else None
+        if order.step is not None and order.made_by:
+            kept = Held(order.step, order.made_by, tuple(range(order.made_by)))
+        pod.memory = {kept.step: kept} if kept else {}
 
     def _train(self) -> None:
         """A step is done every half second where all ranks of a round live and reach each other."""

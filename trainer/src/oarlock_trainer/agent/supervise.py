@@ -45,7 +45,7 @@ from oarlock_trainer.agent.rounds.model import FIRST, Kill, Leave, Report, Start
 from oarlock_trainer.agent.rounds.standby import CLEARING_SECONDS, Standby
 from oarlock_trainer.agent.rounds.surge import Surging, Waiting
 from oarlock_trainer.agent.verdict import Verdict, is_failure
-from oarlock_trainer.checkpoint.memory.held import RESUME_STEP
+from oarlock_trainer.checkpoint.memory.held import resume_variables
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime import children, wakeup
 from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, AssignmentError, read_assignment, read_pod
@@ -387,7 +387,7 @@ class _Supervisor:
         self._judge_anew(order.step if places == self._places else None)
         self._places = places
         self._deadline = math.inf
-        self._start_ranks(order.round, {} if order.step is None else {RESUME_STEP: str(order.step)})
+        self._start_ranks(order.round, resume_variables(order.step, order.made_by))
 
     def _judge_anew(self, step: int | None = None) -> None:
         """Whatever ended this pod's ranks before is over."""

@@ -14,7 +14,7 @@ from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import Checkpoint
-from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_STEP, RING, is_wanted
+from oarlock_trainer.checkpoint.memory.held import FOLDER, RESUME_PLACES, RESUME_STEP, RING, is_wanted
 from oarlock_trainer.checkpoint.memory.resume import resume
 from oarlock_trainer.checkpoint.reader import copies_of, renew_fence, take_over
 from oarlock_trainer.data.batch_fit import batch_of
@@ -129,8 +129,8 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
     gone = name if job.file.previous_owner_is_gone else ""
     fence = Fence(job.output, job.owner, job=name, gone=gone, cluster=job.cluster)
     copies = copies_of(job, locations)
-    memory, step = _memory_of(job, environment)
-    resumed = resume(job, ranks, memory, step) if memory else None
+    memory, step, world = _memory_of(job, environment)
+    resumed = resume(job, ranks, memory, step, world=world) if memory else None
     if resumed:
         renew_fence(job, ranks, fence)
     else:
@@ -172,12 +172,13 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
     )
 
 
-def _memory_of(job: Job, environment: Mapping[str, str]) -> tuple[Path | None, int | None]:
-    """Where the state is kept, and the step that is to be gone on from there."""
-    kept, step = environment.get(FOLDER), environment.get(RESUME_STEP)
+def _memory_of(job: Job, environment: Mapping[str, str]) -> tuple[Path | None, int | None, int | None]:
+    """Where the state is kept, the step to go on from there, and how many ranks kept that where they were more or fewer."""
+    kept, step, places = (environment.get(name) for name in (FOLDER, RESUME_STEP, RESUME_PLACES))
     if not kept or job.training.task is not Task.TRAIN or not is_wanted(job.file.recovery.memory.every_steps):
-        return None, None
-    return Path(kept), int(step) if step else None
+        return None, None, None
+    world = int(places) * job.rank_info.local_world_size if places else None
+    return Path(kept), int(step) if step else None, world
 
 
 def _validation(

@@ -82,7 +82,7 @@ def serve(server: PartsServer) -> int:
 
 
 def copy(peer: Any, here: Path, step: int, *, rank: int = 0, **options: Any) -> None:
-    part = part_of(peer.manifest(step, rank), **OF, step=step, rank=rank, rounds=ANY)
+    part = part_of(peer.manifest(step, rank, world=2), **OF, step=step, rank=rank, world=2, rounds=ANY)
     files = RankFiles(here, rank)
     files.claim(keep=options.get("keep"))
     pull(peer, part, files, here, rank=rank, **{"keep": None, "share": 1.0, **options})
@@ -93,7 +93,7 @@ def test_a_part_comes_over_whole_piece_by_piece(
 ) -> None:
     monkeypatch.setattr(parts_server, "PIECE", 1000)
     keep(there, 7)
-    assert peer.steps(0) == (0, [7])
+    assert peer.steps(0) == (0, [(7, 2)])
     copy(peer, here, 7)
     assert content(here, 7) == CONTENT
     assert here.stat().st_mode & 0o777 == 0o700
@@ -111,7 +111,7 @@ def test_a_name_is_looked_up_once_for_a_whole_copy(
     monkeypatch.setattr(parts_server, "PIECE", 1000)
     keep(there, 7)
     peer, names = named(monkeypatch, port)
-    assert peer.steps(0) == (0, [7])
+    assert peer.steps(0) == (0, [(7, 2)])
     copy(peer, here, 7)
     assert (content(here, 7), names.asked) == (CONTENT, 1)
 
@@ -124,11 +124,11 @@ def test_of_two_pods_under_one_name_the_one_in_the_later_round_is_copied_from(
     keep(there, 7)
     old.round, server.round = 1, 2
     peer, _ = named(monkeypatch, port, serve(old))
-    assert peer.steps(0) == (2, [7])
+    assert peer.steps(0) == (2, [(7, 2)])
     copy(peer, here, 7)
     assert content(here, 7) == CONTENT
     old.round = 3
-    assert peer.steps(0) == (3, [7]), "whichever of both it is"
+    assert peer.steps(0) == (3, [(7, 2)]), "whichever of both it is"
 
 
 def test_an_address_at_which_nobody_answers_or_without_the_key_is_passed_over(
@@ -138,7 +138,7 @@ def test_an_address_at_which_nobody_answers_or_without_the_key_is_passed_over(
     keep(there, 7)
     server.round = 3
     peer, _ = named(monkeypatch, free_port(), stranger, port)
-    assert peer.steps(0) == (3, [7])
+    assert peer.steps(0) == (3, [(7, 2)])
     alone, _ = named(monkeypatch, stranger)
     with pytest.raises(PeerError, match="403"):
         alone.steps(0)
@@ -153,12 +153,12 @@ def test_a_pod_that_is_in_the_round_that_is_asked_for_keeps_the_others_from_bein
     keep(there, 7)
     server.round = 3
     peer, names = named(monkeypatch, port, free_port())
-    assert peer.steps(0, round_=3) == (3, [7])
+    assert peer.steps(0, round_=3) == (3, [(7, 2)])
     names.ports = names.ports[::-1]
     asked: list[Any] = []
     ask = peer._ask
     monkeypatch.setattr(peer, "_ask", lambda *told: asked.append(told) or ask(*told))
-    assert peer.steps(0, round_=3) == (3, [7])
+    assert peer.steps(0, round_=3) == (3, [(7, 2)])
     assert len(asked) == 1, "the one that answered last is asked first"
 
 
@@ -167,8 +167,8 @@ def test_the_step_to_keep_is_never_written_over(peer: Peer, there: Path, here: P
     keep(here, 5, place=1, content=b"five")
     keep(there, 7)
     files = RankFiles(here, 0)
-    files._place_of = {3: 0, 5: 1}
-    part = part_of(peer.manifest(7, 0), **OF, step=7, rank=0, rounds=ANY)
+    files._place_of, files._worlds = {3: 0, 5: 1}, {3: 2, 5: 2}
+    part = part_of(peer.manifest(7, 0, world=2), **OF, step=7, rank=0, world=2, rounds=ANY)
     pull(peer, part, files, here, rank=0, keep=3, share=1.0)
     assert steps_of(here, 0) == [7, 3]
     assert content(here, 3) == b"three"
@@ -176,12 +176,12 @@ def test_the_step_to_keep_is_never_written_over(peer: Peer, there: Path, here: P
 
 def test_a_part_that_is_written_anew_meanwhile_counts_nowhere(peer: Peer, there: Path, here: Path) -> None:
     keep(there, 7)
-    raw = peer.manifest(7, 0)
+    raw = peer.manifest(7, 0, world=2)
     (there / state_name(0, 0)).write_bytes(CONTENT[::-1])
     files = RankFiles(here, 0)
     files.claim(keep=None)
     with pytest.raises(PeerError, match="written anew"):
-        pull(peer, part_of(raw, **OF, step=7, rank=0, rounds=ANY), files, here, rank=0, keep=None, share=1.0)
+        pull(peer, part_of(raw, **OF, step=7, rank=0, world=2, rounds=ANY), files, here, rank=0, keep=None, share=1.0)
     assert steps_of(here, 0) == []
 
 
@@ -234,7 +234,7 @@ def test_after_a_failed_request_only_what_is_not_there_yet_is_asked_for(
 ) -> None:
     monkeypatch.setattr(parts_server, "PIECE", 10_000)
     keep(there, 7)
-    part = part_of(peer.manifest(7, 0), **OF, step=7, rank=0, rounds=ANY)
+    part = part_of(peer.manifest(7, 0, world=2), **OF, step=7, rank=0, world=2, rounds=ANY)
     files, begun = RankFiles(here, 0), Begun()
     files.claim(keep=None)
     failing: Any = Failing(peer)
@@ -250,7 +250,7 @@ def test_what_was_copied_of_another_part_or_has_gone_since_is_copied_anew(
 ) -> None:
     monkeypatch.setattr(parts_server, "PIECE", 10_000)
     keep(there, 7)
-    part = part_of(peer.manifest(7, 0), **OF, step=7, rank=0, rounds=ANY)
+    part = part_of(peer.manifest(7, 0, world=2), **OF, step=7, rank=0, world=2, rounds=ANY)
     files, begun = RankFiles(here, 0), Begun()
     files.claim(keep=None)
     failing: Any = Failing(peer)
@@ -260,7 +260,7 @@ def test_what_was_copied_of_another_part_or_has_gone_since_is_copied_anew(
     with pytest.raises(PeerError, match="written anew"):
         pull(failing, part, files, here, rank=0, keep=None, share=1.0, begun=begun)
     keep(there, 8, content=CONTENT[::-1])
-    part = part_of(peer.manifest(8, 0), **OF, step=8, rank=0, rounds=ANY)
+    part = part_of(peer.manifest(8, 0, world=2), **OF, step=8, rank=0, world=2, rounds=ANY)
     pull(failing, part, files, here, rank=0, keep=None, share=1.0, begun=begun)
     assert content(here, 8) == CONTENT[::-1]
 
@@ -293,28 +293,28 @@ def test_copying_leaves_the_link_to_others_for_most_of_the_time(
 @pytest.mark.parametrize("wrong", [{"job_uid": "other"}, {"attempt": 2}, {"step": 8}, {"files": []}, {"runs": {}}])
 def test_what_is_of_another_run_or_no_manifest_is_refused(peer: Peer, there: Path, wrong: dict[str, Any]) -> None:
     keep(there, 7)
-    raw = peer.manifest(7, 0) | wrong
+    raw = peer.manifest(7, 0, world=2) | wrong
     with pytest.raises(PeerError):
-        part_of(raw, **OF, step=7, rank=0, rounds=ANY)
+        part_of(raw, **OF, step=7, rank=0, world=2, rounds=ANY)
 
 
 @pytest.mark.parametrize("round_", [1, 3, "2", None])
 def test_a_part_of_a_round_that_does_not_count_is_refused(peer: Peer, there: Path, round_: Any) -> None:
     keep(there, 7)
-    raw = peer.manifest(7, 0) | {"round": round_}
+    raw = peer.manifest(7, 0, world=2) | {"round": round_}
     with pytest.raises(PeerError, match="round"):
-        part_of(raw, **OF, step=7, rank=0, rounds=range(2, 3))
-    assert part_of(raw | {"round": 2}, **OF, step=7, rank=0, rounds=range(2, 3)).size == len(CONTENT)
+        part_of(raw, **OF, step=7, rank=0, world=2, rounds=range(2, 3))
+    assert part_of(raw | {"round": 2}, **OF, step=7, rank=0, world=2, rounds=range(2, 3)).size == len(CONTENT)
 
 
 @pytest.mark.parametrize("name", ["rank-00001-0.state", "../../etc/passwd", "rank-00000-2.state", 3])
 def test_a_manifest_that_names_another_file_is_refused(peer: Peer, there: Path, name: Any) -> None:
     keep(there, 7)
-    raw = peer.manifest(7, 0)
+    raw = peer.manifest(7, 0, world=2)
     raw["files"][0]["name"] = name
     raw["runs"] = {name: []}
     with pytest.raises(PeerError):
-        part_of(raw, **OF, step=7, rank=0, rounds=ANY)
+        part_of(raw, **OF, step=7, rank=0, world=2, rounds=ANY)
 
 
 def test_strangers_get_nothing_and_are_not_believed(port: int, there: Path) -> None:
@@ -334,7 +334,7 @@ def _signed(path: str, *, key: bytes = KEY, addressee: str = ADDRESSEE, seconds_
         (steps_path(0, 0), {"seconds_ago": 1e6}, 403),
         (steps_path(0, 0), {"addressee": "uid-of-pod"}, 403),
         (steps_path(1, 0), {}, 404),
-        (manifest_path(0, 8, 0), {}, 404),
+        (manifest_path(0, 8, 0, world=2), {}, 404),
         ("/memory/0/state/0/0", {}, 404),
         ("/memory/0/state/0/7/0", {}, 404),
         ("/memory/0/state/../../0", {}, 404),

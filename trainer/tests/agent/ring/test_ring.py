@@ -17,7 +17,7 @@ from oarlock_trainer.agent.ring import restore
 from oarlock_trainer.agent.ring import ring as module
 from oarlock_trainer.agent.ring.ring import Ring
 from oarlock_trainer.agent.status.status_server import StatusServer
-from oarlock_trainer.checkpoint.memory.held import folder_of, held, steps_of
+from oarlock_trainer.checkpoint.memory.held import Held, folder_of, held, steps_of
 from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 if TYPE_CHECKING:
@@ -29,11 +29,18 @@ POD = Pod(rank=0, job="flux", attempt=1, pod_uid="", node="", replaces_pods=True
 
 
 def assigned(
-    node: int, ports: list[int], home: Path, *, incarnation: int = 1, gpus_per_node: int = 0, spares: int = 0
+    node: int,
+    ports: list[int],
+    home: Path,
+    *,
+    incarnation: int = 1,
+    gpus_per_node: int = 0,
+    nodes: int = 2,
+    spares: int = 0,
 ) -> Assignment:
     memory = SimpleNamespace(every_steps="1")
     recovery = SimpleNamespace(in_place=InPlace.AUTO, memory=memory, standby_seconds=300)
-    job: Any = SimpleNamespace(nodes=2, spares=spares, gpus_per_node=gpus_per_node, recovery=recovery, **NONE, **OF)
+    job: Any = SimpleNamespace(nodes=nodes, spares=spares, gpus_per_node=gpus_per_node, recovery=recovery, **NONE, **OF)
     return Assignment(
         pod=replace(POD, rank=node, incarnation=incarnation),
         job=job,
@@ -49,9 +56,9 @@ def assigned(
 class Two:
     """Both agents' rings, and those of spares, each with a folder of its own."""
 
-    def __init__(self, home: Path, *, gpus_per_node: int = 0, spares: int = 0) -> None:
-        self.home, self.gpus_per_node, self.spares = home, gpus_per_node, spares
-        pods = range(2 + spares)
+    def __init__(self, home: Path, *, gpus_per_node: int = 0, nodes: int = 2, spares: int = 0) -> None:
+        self.home, self.gpus_per_node, self.nodes, self.spares = home, gpus_per_node, nodes, spares
+        pods = range(nodes + spares)
         self.ports = [free_port() for _ in pods]
         self.folders = [folder_of(**OF, shared_memory=home / str(node)) for node in pods]
         for folder in self.folders:
@@ -61,7 +68,7 @@ class Two:
             self.serve(node, ring)
 
     def ring(self, node: int, *, incarnation: int = 1) -> Ring:
-        how: dict[str, int] = {"gpus_per_node": self.gpus_per_node, "spares": self.spares}
+        how: dict[str, int] = {"gpus_per_node": self.gpus_per_node, "nodes": self.nodes, "spares": self.spares}
         assignment = assigned(node, self.ports, self.home, incarnation=incarnation, **how)
         return Ring(assignment, self.folders[node], KEY)
 
@@ -70,7 +77,7 @@ class Two:
         StatusServer(port=self.ports[node], job="flux", status=lambda: status, alive=lambda: True, parts=ring.server)
 
     def held(self, node: int) -> dict[int, tuple[int, ...]]:
-        return held(self.folders[node], ranks_per_node=1)
+        return {step: places for step, _, places in held(self.folders[node], ranks_per_node=1)}
 
 
 @pytest.fixture
@@ -129,7 +136,7 @@ def test_of_a_node_with_several_ranks_a_part_that_is_there_is_not_copied_again(
         two.rings[1]._copy_newest(epoch)
     two.rings[1]._copy_newest(epoch)
     assert asked == ["rank-00000-0.state", "rank-00001-0.state", "rank-00001-0.state"]
-    assert held(two.folders[1], ranks_per_node=2) == {7: (0,)}
+    assert held(two.folders[1], ranks_per_node=2) == (Held(7, 1, (0,)),)
 
 
 def test_nothing_comes_over_from_a_node_that_is_in_another_round(two: Two) -> None:
@@ -302,7 +309,7 @@ def test_a_request_that_fails_again_and_again_is_given_up_and_the_log_says_why(
     eventually(lambda: again.ready, "ready")
     assert two.held(0) == {}
     assert len(asked) > 1
-    assert "not all of this pod's state came back from pod 1: the network broke" in caplog.text
+    assert "not all of place 0's state came from pod 1: the network broke" in caplog.text
 
 
 def test_a_pod_whose_part_nobody_has_is_ready_without(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,11 +395,73 @@ def test_a_new_pod_gets_back_its_places_part_from_whichever_pod_has_it(three: Tw
     assert three.held(1) == {7: (1,)}
 
 
-def test_in_a_round_with_fewer_places_nothing_is_kept(three: Two) -> None:
-    train_and_lose_pod_1(three)
-    three.rings[0].begin(2, None, (0,))
-    assert three.held(0) == {}
-    assert three.rings[0].server.round == 0
+@pytest.fixture
+def shrinking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
+    """Three nodes, of which 2 is lost: step 7 is on all, each with its copy of the node before it."""
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(restore, "_LOOK_SECONDS", 0.01)
+    gang = Two(tmp_path, nodes=3)
+    for node in range(3):
+        gang.rings[node].begin(1, None)
+        keep(gang.folders[node], 7, rank=node, content=CONTENT + bytes([node]), world=3)
+    for node in range(3):
+        eventually(lambda: gang.held(node) == {7: tuple(sorted({node, (node - 1) % 3}))}, "the copies")  # noqa: B023
+        gang.rings[node].stop()
+    return gang
+
+
+def shrink(gang: Two) -> None:
+    for pod in (0, 1):
+        gang.rings[pod].begin(2, 7, (0, 1), made_by=3)
+    for pod in (0, 1):
+        eventually(lambda: gang.rings[pod].ready, "ready")  # noqa: B023
+
+
+def test_where_a_round_has_fewer_places_each_node_copies_all_parts_that_it_lacks(shrinking: Two) -> None:
+    shrink(shrinking)
+    for pod in (0, 1):
+        assert shrinking.held(pod) == {7: (0, 1, 2)}
+        assert [content(shrinking.folders[pod], 7, rank=rank)[-1] for rank in range(3)] == [0, 1, 2]
+
+
+def test_parts_of_other_places_stay_until_a_newer_state_of_this_round_is_copied(shrinking: Two) -> None:
+    shrink(shrinking)
+    keep(shrinking.folders[0], 8, rank=0, place=1, round_=2, world=2)
+    eventually(lambda: shrinking.held(1).get(8) == (0,), "the copy on pod 1")
+    assert shrinking.held(1)[7] == (0, 1, 2), "pod 0 has no copy of pod 1's yet"
+    keep(shrinking.folders[1], 8, rank=1, place=1, round_=2, world=2)
+    for pod in (0, 1):
+        eventually(lambda: shrinking.held(pod).get(7) == (0, 1), "that the third part is gone")  # noqa: B023
+        assert shrinking.held(pod)[8] == (0, 1)
+    assert steps_of(shrinking.folders[0], 2) == []
+
+
+def test_a_node_that_trains_alone_keeps_its_own_state_and_no_copy(shrinking: Two) -> None:
+    shrink(shrinking)
+    shrinking.rings[0].stop()
+    shrinking.rings[0].begin(3, 7, (0,), made_by=3)
+    assert shrinking.rings[0].ready
+    assert shrinking.held(0) == {7: (0, 1, 2)}
+    keep(shrinking.folders[0], 8, rank=0, place=1, round_=3, world=1)
+    eventually(lambda: shrinking.held(0) == {8: (0,), 7: (0,)}, "that other parts are gone")
+
+
+def test_a_gang_that_is_whole_again_has_the_parts_of_fewer_places_on_each_node(shrinking: Two) -> None:
+    shrinking.rings[0].begin(2, None, (0,))
+    keep(shrinking.folders[0], 9, rank=0, content=CONTENT + b"alone", round_=2, world=1)
+    shrinking.rings[0].stop()
+    for pod in range(3):
+        shrinking.rings[pod].begin(3, 9, (0, 1, 2), made_by=1)
+    for pod in range(3):
+        eventually(lambda: shrinking.rings[pod].ready, "ready")  # noqa: B023
+        assert content(shrinking.folders[pod], 9, rank=0) == CONTENT + b"alone"
+        assert shrinking.held(pod) == {9: (0,)}
+
+
+def test_where_ranks_went_on_from_elsewhere_parts_of_other_places_are_gone(shrinking: Two) -> None:
+    shrink(shrinking)
+    shrinking.rings[0].went_on_from(5)
+    assert shrinking.held(0) == {7: (0,)}, "its own, which its ranks forget"
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_the_ring_hears_once_a_round_goes_on_from_elsewhere_than_was_ordered() -
     leader = Leader()
     heard: list[int | None] = []
     ring: Any = SimpleNamespace(
-        ready=True, begin=lambda *_: heard.clear(), stop=lambda: None, went_on_from=heard.append
+        ready=True, begin=lambda *_, **__: heard.clear(), stop=lambda: None, went_on_from=heard.append
     )
     leader.rounds._kept._ring = ring
     leader.trains(150)
@@ -431,7 +431,7 @@ def test_without_a_key_no_members_are_chosen() -> None:
 
 def test_ranks_start_once_their_part_of_the_state_is_here_or_never_where_the_round_is_over_before() -> None:
     leader = Leader()
-    ring: Any = SimpleNamespace(ready=True, begin=lambda *_: None, stop=lambda: None, went_on_from=lambda _: None)
+    ring: Any = SimpleNamespace(ready=True, begin=lambda *_, **__: None, stop=lambda: None, went_on_from=lambda _: None)
     leader.rounds._kept._ring = ring
     leader.trains(150)
     leader.turn()

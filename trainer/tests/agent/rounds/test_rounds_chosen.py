@@ -9,6 +9,7 @@ import pytest
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.membership import Membership
 from oarlock_trainer.agent.rounds.model import FIRST, NONE, Fault, Limits, Report, Round, Wanted
+from oarlock_trainer.checkpoint.memory.held import Held
 
 LIMITS = Limits(lease=5.0, kill=2.0, patience=60.0, fruitless=3, yielding=100.0, linked=True)
 SPARE = Membership(nodes=2, spares=1)
@@ -233,14 +234,26 @@ def test_a_gang_that_is_smaller_than_it_may_be_waits_for_as_long_as_pods_stand_b
     assert gang.leader.order.wanted is Wanted.LEAVE
 
 
+def test_a_smaller_round_that_breaks_as_others_are_there_again_is_followed_by_a_whole_one_from_its_memory() -> None:
+    gang = shrunken()
+    gang.train(step=15)
+    gang.tell(2, at=20.0, fault=Fault(1, "the program failed"))
+    gang.tell(0, 2, running=False, held=(Held(15, 2, (0, 1)),))
+    gang.come(1, at=20.1)
+    gang.come(3, at=20.2)
+    gang.tell(0, 2, at=40.0)
+    assert gang.order == (Round(1, 3), Wanted.TRAIN, (0, 1, 2, 3))
+    assert (gang.leader.order.step, gang.leader.order.made_by) == (15, 2)
+
+
 def test_a_whole_gang_grows_at_once_and_its_next_round_goes_on_from_what_the_ranks_saved() -> None:
     gang = shrunken()
-    gang.tell(0, 2, held=((15, (0, 2)),))
-    gang.come(1, at=20.0, held=((15, (1,)),))
+    gang.tell(0, 2, held=(Held(15, 2, (0, 1)),))
+    gang.come(1, at=20.0, held=(Held(15, 4, (1,)),))
     assert gang.leader.order.wanted is Wanted.TRAIN
-    gang.come(3, at=21.0, held=((15, (3,)),))
+    gang.come(3, at=21.0, held=(Held(15, 4, (3,)),))
     assert gang.order == (SECOND, Wanted.YIELD, (0, 2))
-    gang.tell(0, at=22.0, running=False)
+    gang.tell(0, at=22.0, running=False, saved=16)
     assert gang.leader.order.wanted is Wanted.YIELD
     gang.tell(2, running=False)
     assert gang.order == (Round(1, 3), Wanted.TRAIN, (0, 1, 2, 3))
@@ -387,7 +400,7 @@ def test_a_later_leader_goes_on_from_memory_only_where_it_hears_of_every_round(
 ) -> None:
     # Rank 0's last pod may have led a round with a pod 2 before this one, and with others than those that hold step 9.
     gang = Gang(SPARE, term=2)
-    whole = ((9, (0, 1)),)
+    whole = (Held(9, 2, (0, 1)),)
     gang.pods[0] = Report(0, "0-2", 2, 1, round=Round(2, 1), able=True, held=whole)
     gang.pods[1] = replace(gang.pods[1], round=Round(2, 1), running=False, held=whole)
     gang.pods[2] = Report(2, f"2-{incarnation}", incarnation, 1, round=Round(2, 1), able=True)

@@ -159,6 +159,20 @@ def test_once_all_is_well_the_gang_trains_again_at_its_full_size_or_has_left(
     assert (world.step > before and (world.at_full_size or not all_are_there)) or not leader.alive
 
 
+def test_a_gang_that_shrinks_goes_on_from_the_memory_of_those_that_are_left() -> None:
+    played = []
+    for seed in range(20):
+        gang = Membership(nodes=4, least=1, patience=1.0, can_be_dealt=lambda _: True)
+        world = World(gang=gang, seed=seed, linked=True, harsh=False)
+        world.run(5.0)
+        world.kill_pod(2)
+        world.run(12.0)
+        world.kill_pod(1)
+        world.run(12.0)
+        played.append(world.reshaped)
+    assert played == [2] * 20
+
+
 @GANGS
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(0, 2**32))

@@ -9,6 +9,7 @@ import pytest
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.membership import Membership
 from oarlock_trainer.agent.rounds.model import FIRST, NONE, Fault, Limits, Place, Report, Round, Wanted
+from oarlock_trainer.checkpoint.memory.held import Held
 
 PAIR = Membership(nodes=2)
 LIMITS = Limits(lease=5.0, kill=2.0, patience=60.0, fruitless=3)
@@ -242,22 +243,22 @@ def test_a_second_agent_of_a_rank_is_refused_unless_the_operator_made_its_pod_la
 
 
 def test_the_next_round_resumes_from_the_newest_step_that_all_parts_are_there_of() -> None:
-    zero = replace(ZERO, held=((40, (0, 1)), (50, (0,))))
-    one = replace(ONE, held=((45, (1,)), (50, (1,)), (60, (1,))))
+    zero = replace(ZERO, held=(Held(40, 2, (0, 1)), Held(50, 2, (0,))))
+    one = replace(ONE, held=(Held(45, 2, (1,)), Held(50, 2, (1,)), Held(60, 2, (1,))))
     assert gathered(zero, one).order.step == 50
     assert gathered(ZERO, one).order.step is None
 
 
 def test_a_copy_that_has_not_come_back_to_its_node_is_not_gone_on_from() -> None:
-    zero = replace(ZERO, held=((50, (0, 1)), (40, (0, 1))))
-    assert gathered(zero, replace(ONE, held=((40, (0, 1)),))).order.step == 40
-    assert gathered(zero, replace(ONE, held=((50, (0,)),))).order.step is None
+    zero = replace(ZERO, held=(Held(50, 2, (0, 1)), Held(40, 2, (0, 1))))
+    assert gathered(zero, replace(ONE, held=(Held(40, 2, (0, 1)),))).order.step == 40
+    assert gathered(zero, replace(ONE, held=(Held(50, 2, (0,)),))).order.step is None
 
 
 SPARED = Membership(nodes=2, spares=1)
 
 
-def went_on(*held: tuple[tuple[int, tuple[int, ...]], ...], gang: Membership = SPARED) -> Leader:
+def went_on(*held: tuple[Held, ...], gang: Membership = SPARED) -> Leader:
     """The first leader of two and a spare, after pod 1 was lost; what pods have in memory, by their ranks."""
     leader = Leader(term=1, gang=gang, limits=LINKED, now=0.0)
     pods = [Report(rank=rank, agent=str(rank), incarnation=1, sequence=1, able=True) for rank in range(gang.pods)]
@@ -271,39 +272,48 @@ def went_on(*held: tuple[tuple[int, tuple[int, ...]], ...], gang: Membership = S
 
 
 def test_where_a_spare_takes_a_place_a_copy_at_another_member_is_gone_on_from() -> None:
-    leader = went_on(((40, (0, 1)), (50, (0, 1))), (), ())
+    leader = went_on((Held(40, 2, (0, 1)), Held(50, 2, (0, 1))), (), ())
     assert ([place.rank for place in leader.order.members], leader.order.step) == ([0, 2], 50)
-    assert went_on(((40, (0, 1)), (50, (0,))), (), ()).order.step == 40
-    assert went_on(((50, (0,)),), (), ()).order.step is None
+    assert went_on((Held(40, 2, (0, 1)), Held(50, 2, (0,))), (), ()).order.step == 40
+    assert went_on((Held(50, 2, (0,)),), (), ()).order.step is None
 
 
 def test_what_a_pod_holds_that_the_last_round_was_not_of_is_not_gone_on_from() -> None:
-    leader = went_on(((50, (0, 1)),), (), ())
+    leader = went_on((Held(50, 2, (0, 1)),), (), ())
     again = [Report(rank=rank, agent=str(rank), incarnation=1, sequence=3, round=Round(1, 2)) for rank in (0, 1, 2)]
     hear(leader, 11.0, *(replace(one, running=True, able=True) for one in (again[0], again[2])))
-    stale = replace(again[1], able=True, held=((50, (1,)),))
+    stale = replace(again[1], able=True, held=(Held(50, 2, (1,)),))
     leader.hear(stale, 12.0)
     leader.lose(2, 1, LOST, 12.0)
     leader.turn(12.0)
     leader.turn(20.0)
-    hear(leader, 20.0, replace(again[0], sequence=4, able=True, held=((50, (0,)),)))
+    hear(leader, 20.0, replace(again[0], sequence=4, able=True, held=(Held(50, 2, (0,)),)))
     assert ([place.rank for place in leader.order.members], leader.order.step) == ([0, 1], None)
 
 
-def test_a_round_of_another_size_goes_on_from_a_checkpoint() -> None:
-    leader = went_on(((50, (0, 1)),), (), gang=Membership(nodes=2, least=1, patience=3.0))
-    assert ([place.rank for place in leader.order.members], leader.order.step) == ([0], None)
+@pytest.mark.parametrize(
+    ("held", "step", "made_by"),
+    [((50, 2, (0, 1)), 50, 2), ((50, 2, (0,)), None, 0), ((50, 1, (0,)), 50, 0), ((50, 3, (0, 1)), None, 0)],
+)
+def test_a_smaller_round_goes_on_from_a_step_in_memory_that_all_parts_are_there_of(
+    held: tuple[int, int, tuple[int, ...]], step: int | None, made_by: int
+) -> None:
+    leader = went_on((Held(*held),), (), gang=Membership(nodes=2, least=1, patience=3.0))
+    assert [place.rank for place in leader.order.members] == [0]
+    assert (leader.order.step, leader.order.made_by) == (step, made_by)
 
 
 @pytest.mark.parametrize(("saved", "step"), [(49, 50), (50, 50), (51, None)])
 def test_nobody_goes_on_from_a_step_in_memory_that_a_checkpoint_has_passed(saved: int, step: int | None) -> None:
-    leader = gathered(replace(ZERO, held=((50, (0,)),), saved=saved), replace(ONE, held=((50, (1,)),)))
+    leader = gathered(replace(ZERO, held=(Held(50, 2, (0,)),), saved=saved), replace(ONE, held=(Held(50, 2, (1,)),)))
     assert (leader.order.wanted, leader.order.step) == (Wanted.TRAIN, step)
 
 
 @pytest.mark.parametrize(("own", "step"), [(-1, None), (40, 50), (0, 50)])
 def test_a_new_rank_0_that_has_heard_of_no_checkpoint_believes_the_others(own: int, step: int | None) -> None:
-    leader = gathered(replace(ZERO, held=((50, (0,)),), saved=own), replace(ONE, held=((50, (1,)),), saved=51))
+    leader = gathered(
+        replace(ZERO, held=(Held(50, 2, (0,)),), saved=own), replace(ONE, held=(Held(50, 2, (1,)),), saved=51)
+    )
     assert (leader.order.wanted, leader.order.step) == (Wanted.TRAIN, step)
 
 

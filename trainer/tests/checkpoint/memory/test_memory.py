@@ -19,11 +19,13 @@ from saving import POSITION, Alone, Plain
 
 from oarlock_trainer.checkpoint.format import parse_manifest
 from oarlock_trainer.checkpoint.load import load
-from oarlock_trainer.checkpoint.memory.held import held, manifest_name, state_name, steps_of
+from oarlock_trainer.checkpoint.memory.held import Held, held, manifest_name, state_name, steps_of
 from oarlock_trainer.checkpoint.memory.resume import resume
 from oarlock_trainer.checkpoint.memory.room import Room, lacking
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from forked import Forks
 
     from oarlock_trainer.checkpoint.format import Checkpoint
@@ -97,9 +99,9 @@ def test_a_state_counts_only_once_it_is_hashed(tmp_path: Path, monkeypatch: pyte
     before: list[list[int]] = []
     complete = memory._files.complete
 
-    def seen(*arguments: Any) -> None:
+    def seen(*arguments: Any, **more: Any) -> None:
         before.append(steps_of(tmp_path, 0))
-        complete(*arguments)
+        complete(*arguments, **more)
 
     monkeypatch.setattr(memory._files, "complete", seen)
     for number in (1, 2, 3):
@@ -118,7 +120,7 @@ def test_with_a_ring_no_state_is_written_over_before_the_node_has_the_same_step_
     settle(memory)
     assert steps_of(tmp_path, 0) == [1]
     assert memory.told(2)[0] == 0.0
-    (tmp_path / manifest_name(1, 1)).touch()
+    (tmp_path / manifest_name(1, 1, world=2)).touch()
     assert memory.told(2)[0] == 1.0
     step(memory, 2, told=everybody)
     settle(memory)
@@ -145,7 +147,7 @@ def test_where_the_ring_does_not_come_so_far_that_is_said_once_and_no_further_st
     step(memory, 2, told=everybody)
     settle(memory)
     assert memory.told(3)[0] == 1.0
-    (tmp_path / manifest_name(2, 0)).touch()  # by the agent: it works again
+    (tmp_path / manifest_name(2, 0, world=1)).touch()  # by the agent: it works again
     assert memory.told(3)[0] == 1.0
     step(memory, 3, told=everybody)
     settle(memory)
@@ -159,7 +161,7 @@ def test_whoever_gives_its_state_up_gives_back_the_copies_of_the_node_before_too
     folder = tmp_path / "memory"
     memory = remember(folder, ring=True, ranks=one_of_nodes(0, 2))
     memory.told(0)
-    (folder / manifest_name(1, 1)).touch()
+    (folder / manifest_name(1, 1, world=2)).touch()
     (folder / state_name(1, 0)).touch()
     memory.close()
     assert not folder.exists()
@@ -204,8 +206,8 @@ def test_the_state_that_a_rank_went_on_from_stays_until_there_is_a_newer_one(tmp
 
 
 def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
-    left = tmp_path / f".tmp-{manifest_name(3, 0)}-0123"
-    others = tmp_path / f".tmp-{manifest_name(3, 1)}-0123"
+    left = tmp_path / f".tmp-{manifest_name(3, 0, world=1)}-0123"
+    others = tmp_path / f".tmp-{manifest_name(3, 1, world=1)}-0123"
     for path in (left, others):
         path.touch()
     remember(tmp_path)
@@ -273,7 +275,7 @@ def test_a_manifest_for_which_there_is_no_room_ends_it_as_well(
     memory = remember(tmp_path)
     step(memory, 1)
 
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     settle(memory)
@@ -364,9 +366,9 @@ def test_what_another_attempt_kept_is_not_gone_on_from(tmp_path: Path, job: Fact
 
 def test_a_part_that_is_missing_or_torn_is_not_gone_on_from(tmp_path: Path) -> None:
     assert found(tmp_path, 5) is None
-    (tmp_path / manifest_name(5, 0)).write_text('{"version": 2, "step"')
+    (tmp_path / manifest_name(5, 0, world=1)).write_text('{"version": 2, "step"')
     assert found(tmp_path, 5) is None
-    assert held(tmp_path, ranks_per_node=1) == {5: (0,)}  # the hash is for whoever loads
+    assert held(tmp_path, ranks_per_node=1) == (Held(5, 1, (0,)),)  # the hash is for whoever loads
 
 
 class Heard(Alone):
@@ -395,19 +397,80 @@ def test_parts_of_two_rounds_are_no_state(tmp_path: Path, capsys: pytest.Capture
     memory = remember(tmp_path, ranks=ranks, engine=Plain(rank=0, ranks=2), round_=3)
     step(memory, 5, told=(2.0, 1.0, 2.0))
     settle(memory)
-    manifest = parse_manifest((tmp_path / manifest_name(5, 0)).read_text())
+    manifest = parse_manifest((tmp_path / manifest_name(5, 0, world=2)).read_text())
     assert manifest.round == 3
     job: Any = Facts(round_=4)
-    assert resume(job, Heard(replace(manifest, round=2)), tmp_path, 5) is None  # type: ignore[arg-type]
+    assert resume(job, Heard((replace(manifest, round=2),)), tmp_path, 5) is None  # type: ignore[arg-type]
     assert "the parts of rank 0 and rank 1 are not of one run" in capsys.readouterr().err
-    assert resume(job, Heard(manifest), tmp_path, 5)  # type: ignore[arg-type]
+    assert resume(job, Heard((manifest,)), tmp_path, 5)  # type: ignore[arg-type]
+
+
+def kept_by_two(folder: Path) -> None:
+    """The state after step 5, of two ranks of one node."""
+    for rank in range(2):
+        memory = remember(folder, ranks=alone(rank, 2), engine=Plain(rank=rank, ranks=2))
+        step(memory, 5, told=(2.0, 1.0, 2.0))
+        settle(memory)
+
+
+def test_one_rank_goes_on_from_what_two_have_kept(tmp_path: Path) -> None:
+    kept_by_two(tmp_path)
+    job: Any = Facts()
+    assert resume(job, Alone(), tmp_path, 5) is None  # type: ignore[arg-type]
+    kept = resume(job, Alone(), tmp_path, 5, world=2)  # type: ignore[arg-type]
+    assert kept is not None
+    again = Plain(filled=-1.0)
+    load(kept, again)
+    assert values(again) == values(Plain())
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda folder: (folder / state_name(1, 0)).write_bytes(b"x"), "rank 1's part of step 5 is damaged"),
+        (lambda folder: (folder / manifest_name(5, 1, world=2)).unlink(), "rank 1's part of step 5 can't be read"),
+    ],
+)
+def test_a_part_of_a_rank_that_is_no_more_has_to_be_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], harm: Callable[[Path], object], words: str
+) -> None:
+    kept_by_two(tmp_path)
+    harm(tmp_path)
+    job: Any = Facts()
+    assert resume(job, Alone(), tmp_path, 5, world=2) is None  # type: ignore[arg-type]
+    assert words in capsys.readouterr().err
+
+
+def test_nodes_that_have_other_parts_of_a_step_do_not_go_on_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept_by_two(tmp_path)
+    job: Any = Facts()
+    own = [parse_manifest((tmp_path / manifest_name(5, rank, world=2)).read_text()) for rank in range(2)]
+    other = tuple(replace(one, runs={}, files=own[0].files) for one in own)
+    three: Any = Heard(other)
+    three.rank_info = replace(three.rank_info, world_size=3, local_world_size=1)
+    assert resume(job, three, tmp_path, 5, world=2) is None
+    assert "the parts on the nodes of rank 0 and rank 1 are not the same" in capsys.readouterr().err
+
+
+def test_a_copy_of_what_another_number_of_ranks_has_made_is_not_waited_for(tmp_path: Path) -> None:
+    memory = remember(tmp_path)
+    step(memory, 5)
+    settle(memory)
+    larger = remember(tmp_path, keep=5, ring=True, ranks=one_of_nodes(0, 3))
+    larger.told(6)
+    step(larger, 6, told=(3.0, 1.0, 3.0))
+    settle(larger)
+    assert steps_of(tmp_path, 0) == [6, 5]
+    assert larger.told(7)[0] == 0.0, "of its own it is"
 
 
 def test_a_manifest_of_the_first_round_names_none_as_those_in_the_storage(tmp_path: Path) -> None:
     memory = remember(tmp_path)
     step(memory, 5)
     settle(memory)
-    body = (tmp_path / manifest_name(5, 0)).read_text()
+    body = (tmp_path / manifest_name(5, 0, world=1)).read_text()
     assert "round" not in json.loads(body)
     assert parse_manifest(body).round == 1
 
@@ -420,7 +483,7 @@ def test_parts_of_two_runs_are_no_state(tmp_path: Path, capsys: pytest.CaptureFi
     job: Any = Facts()
     own: Any = resume(job, Heard("x"), tmp_path, 5)  # type: ignore[arg-type]
     assert own is None
-    manifest = parse_manifest((tmp_path / manifest_name(5, 0)).read_text())
-    assert resume(job, Heard(replace(manifest, updates=9)), tmp_path, 5) is None  # type: ignore[arg-type]
+    manifest = parse_manifest((tmp_path / manifest_name(5, 0, world=2)).read_text())
+    assert resume(job, Heard((replace(manifest, updates=9),)), tmp_path, 5) is None  # type: ignore[arg-type]
     assert "the parts of rank 0 and rank 1 are not of one run" in capsys.readouterr().err
-    assert resume(job, Heard(replace(manifest, saved_at="later")), tmp_path, 5)  # type: ignore[arg-type]
+    assert resume(job, Heard((replace(manifest, saved_at="later"),)), tmp_path, 5)  # type: ignore[arg-type]

@@ -48,7 +48,7 @@ def test_it_is_told_whether_all_nodes_have_their_copies_and_again_once_they_do(t
     step(memory, 1, told=(2.0, 1.0, 2.0))
     memory._writing.wait(None)  # type: ignore[union-attr]
     memory.told(2)
-    (tmp_path / manifest_name(1, 1)).touch()
+    (tmp_path / manifest_name(1, 1, world=2)).touch()
     for number, copies in ((2, 1.0), (3, 1.0), (4, 2.0), (5, 2.0)):
         step(memory, number, told=(2.0, 0.0, copies))
     assert [(told["step"], told["copied"]) for told in of_kind(sent, Event.MEMORY)] == [(1, False), (1, True)]

@@ -15,11 +15,12 @@ from oarlock_api.contract.wire import integer, text
 from oarlock_trainer.agent.link.words import plain
 from oarlock_trainer.agent.rounds.membership import MOST_RUNS, runs
 from oarlock_trainer.agent.rounds.model import Fault, Order, Place, Report, Round, Wanted
+from oarlock_trainer.checkpoint.memory.held import Held
 
 _MOST_HELD = 4
 """Steps in a member's memory that it tells of: it keeps two."""
-_MOST_PARTS = 16
-"""Node ranks whose parts it has of one."""
+_MOST_PARTS = 8
+"""Runs of places whose parts it has of one: two of them, or all."""
 _MAX_STEP = 2**53
 _WANTED = (Wanted.TRAIN, Wanted.STAND_BY, Wanted.LEAVE, Wanted.YIELD)
 """By their numbers in a frame, which are older than YIELD."""
@@ -61,7 +62,7 @@ def _of_report(report: Report) -> dict[str, Any]:
         "able": report.able,
         "finished": report.finished,
         "step": report.step,
-        "held": [[step, list(parts)] for step, parts in report.held[:_MOST_HELD]],
+        "held": [[step, size, runs(places)[:_MOST_PARTS]] for step, size, places in report.held[:_MOST_HELD]],
         "followsTheDead": report.follows_the_dead,
         "saved": report.saved,
         "leaving": report.leaving,
@@ -113,6 +114,7 @@ def _of_order(ordered: Ordered) -> dict[str, Any]:
         "code": order.code,
         "why": plain(order.why),
         **({"holds": True} if order.holds else {}),
+        **({"madeBy": order.made_by} if order.made_by else {}),
     }
     return values | ({"members": runs(place.rank for place in order.members)} if order.members else {})
 
@@ -127,8 +129,10 @@ def order_of(raw: dict[str, Any]) -> Ordered | None:
     if members is None:
         return None
     why = plain(text(raw.get("why"), 1024))
-    step, holds = integer(raw.get("step")), raw.get("holds") is True
-    order = Order(round_, _WANTED[wanted], members, step, code, why, holds)
+    step, holds, made_by = integer(raw.get("step")), raw.get("holds") is True, integer(raw.get("madeBy", 0))
+    if made_by is None or not 0 <= made_by <= MAX_MEMBERS:
+        return None
+    order = Order(round_, _WANTED[wanted], members, step, code, why, holds, made_by)
     return Ordered(order, yours=raw.get("yours") is True, heard=heard or 0)
 
 
@@ -140,21 +144,28 @@ def _round(raw: object) -> Round | None:
 
 def _members(raw: object) -> tuple[Place, ...] | None:
     """Who has the places that a frame names as runs; None where those can be no members of a round."""
-    if not isinstance(raw, list) or len(raw) > MOST_RUNS:
+    ranks = _numbers(raw, MOST_RUNS)
+    return None if ranks is None else tuple(Place(rank, "") for rank in ranks)
+
+
+def _numbers(raw: object, most: int) -> list[int] | None:
+    """What so many runs name at most, each once; None where it is no such list."""
+    if not isinstance(raw, list) or len(raw) > most:
         return None
-    ranks: list[int] = []
+    found: list[int] = []
     for pair in raw:
         first, count = (integer(one) for one in pair) if isinstance(pair, list) and len(pair) == 2 else (None, None)
-        if first is None or count is None or first < 0 or not 0 < count <= MAX_MEMBERS - len(ranks):
+        if first is None or count is None or first < 0 or not 0 < count <= MAX_MEMBERS - len(found):
             return None
-        ranks += range(first, first + count)
-    return tuple(Place(rank, "") for rank in ranks) if len(set(ranks)) == len(ranks) else None
+        found += range(first, first + count)
+    return found if len(set(found)) == len(found) else None
 
 
-def _held(raw: object) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def _held(raw: object) -> tuple[Held, ...]:
     found = []
-    for pair in raw[:_MOST_HELD] if isinstance(raw, list) else ():
-        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], list) and integer(pair[0]) is not None:
-            ranks = [integer(one) for one in pair[1][:_MOST_PARTS]]
-            found.append((integer(pair[0]) or 0, tuple(rank for rank in ranks if rank is not None)))
+    for told in raw[:_MOST_HELD] if isinstance(raw, list) else ():
+        if isinstance(told, list) and len(told) == 3:
+            step, size, places = integer(told[0]), integer(told[1]), _numbers(told[2], _MOST_PARTS)
+            if step is not None and size is not None and 0 < size <= MAX_MEMBERS and places is not None:
+                found.append(Held(step, size, tuple(places)))
     return tuple(found)

@@ -112,10 +112,10 @@ def of_rank(assignment: Assignment, local_rank: int) -> dict[str, str]:
 
 def _memory(assignment: Assignment) -> dict[str, str]:
     job = assignment.job
-    if not assignment.keeps_state or assignment.nodes < job.nodes:
-        return {}  # what more ranks have kept is no state of these
+    if not assignment.keeps_state:
+        return {}
     folder = folder_of(job.job_uid, job.attempt, shared_memory=assignment.shared_memory)
-    return {FOLDER: str(folder), **({RING: "1"} if assignment.keeps_copies else {})}
+    return {FOLDER: str(folder), **({RING: "1"} if assignment.keeps_copies and assignment.nodes > 1 else {})}
 
 
 def _interfaces(inherited: Mapping[str, str]) -> dict[str, str]:

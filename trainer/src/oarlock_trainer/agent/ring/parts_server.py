@@ -35,13 +35,13 @@ _PATH = re.compile(r"/memory/(\d{1,5})/(steps|manifest|state)/(\d{1,18})(?:/(\d{
 
 
 def steps_path(holder: int, owner: int) -> str:
-    """The whole steps of node `owner` in the memory of node `holder`."""
+    """The whole steps of place `owner` in the memory of node `holder`."""
     return f"/memory/{holder}/steps/{owner}"
 
 
-def manifest_path(holder: int, step: int, rank: int) -> str:
+def manifest_path(holder: int, step: int, rank: int, *, world: int) -> str:
     """The manifest of one rank's part."""
-    return f"/memory/{holder}/manifest/{step}/{rank}"
+    return f"/memory/{holder}/manifest/{step}/{rank}/{world}"
 
 
 def state_path(holder: int, name: str, offset: int) -> str:
@@ -85,17 +85,16 @@ class PartsServer:
 
     def _read(self, target: str, kind: str, numbers: list[int]) -> Answer:
         if kind == "steps" and len(numbers) == 1:
-            steps = [step for step, nodes in self._held().items() if numbers[0] in nodes]
+            found = held(self._folder, ranks_per_node=self._ranks_per_node)
+            steps = [[step, size] for step, size, places in found if numbers[0] in places]
             return self._signed(target, json.dumps({"round": self.round, "steps": steps}))
-        if kind == "manifest" and len(numbers) == 2:
-            manifest = json.loads((self._folder / manifest_name(*numbers)).read_text(encoding="utf-8"))
+        if kind == "manifest" and len(numbers) == 3:
+            step, rank, world = numbers
+            manifest = json.loads((self._folder / manifest_name(step, rank, world=world)).read_text(encoding="utf-8"))
             return self._signed(target, json.dumps(manifest))  # in one line
         if kind == "state" and len(numbers) == 3:
             return self._piece(*numbers)
         return _words(404, "no such part")
-
-    def _held(self) -> dict[int, tuple[int, ...]]:
-        return held(self._folder, ranks_per_node=self._ranks_per_node)
 
     def _signed(self, target: str, body: str) -> Answer:
         said = gang_key.answer(self._key, target, body).encode()

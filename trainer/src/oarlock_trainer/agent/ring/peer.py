@@ -10,7 +10,7 @@ import http.client
 import json
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oarlock_api.contract import gang_key
 from oarlock_trainer.agent.ring.parts_server import (
@@ -33,6 +33,13 @@ class PeerError(Exception):
     """It was not reached, or what it said is no answer. The message says which."""
 
 
+class Step(NamedTuple):
+    """A step of training, and how many places the round had that made its state."""
+
+    step: int
+    size: int
+
+
 class Peer:
     """The agent of node `rank`, at `address`: (host, port). Only one thread may ask."""
 
@@ -42,13 +49,13 @@ class Peer:
         self._address: Address | None = None
         """The one that answered last."""
 
-    def steps(self, owner: int, *, round_: int | None = None) -> tuple[int, list[int]]:
-        """The round that it is in, and of which steps it has all of node `owner`'s parts, newest first. Raises PeerError.
+    def steps(self, owner: int, *, round_: int | None = None) -> tuple[int, list[Step]]:
+        """The round that it is in, and of which steps it has all parts of place `owner`, newest first. Raises PeerError.
 
         Looks its name up; the other questions go to the address that is found here. `round_`: whoever is in it is taken
         without asking at another address.
         """
-        found: dict[Address, tuple[int, list[int]]] = {}
+        found: dict[Address, tuple[int, list[Step]]] = {}
         wrong: PeerError | None = None
         for address in self._addresses():
             self._address = address
@@ -73,16 +80,18 @@ class Peer:
         found = {(str(place[0]), int(place[1])) for *_, place in told}
         return sorted(found, key=lambda address: (address != self._address, address))
 
-    def _steps(self, owner: int) -> tuple[int, list[int]]:
+    def _steps(self, owner: int) -> tuple[int, list[Step]]:
         said = self._words(steps_path(self.rank, owner), 4096)
         try:
-            return int(said["round"]), sorted(map(int, said["steps"]), reverse=True)
+            return int(said["round"]), sorted(
+                (Step(int(step), int(size)) for step, size in said["steps"]), reverse=True
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise PeerError(f"pod {self.rank} says what is no list of steps: {error}") from error
 
-    def manifest(self, step: int, rank: int) -> Any:
-        """What it has as the manifest of a rank's part, parsed, and not looked at. Raises PeerError."""
-        return self._words(manifest_path(self.rank, step, rank), MOST_WORDS)
+    def manifest(self, step: int, rank: int, *, world: int) -> Any:
+        """What it has as the manifest of one of `world` ranks' parts, parsed, and not looked at. Raises PeerError."""
+        return self._words(manifest_path(self.rank, step, rank, world=world), MOST_WORDS)
 
     def piece(self, name: str, offset: int) -> bytes:
         """A file's bytes from `offset` on, PIECE of them or fewer. Raises PeerError."""

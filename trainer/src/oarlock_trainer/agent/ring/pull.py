@@ -62,11 +62,14 @@ class Begun:
     bytes: int = 0
 
 
-def part_of(raw: Any, *, job_uid: str, attempt: int, step: int, rank: int, rounds: range) -> Part:
-    """The part that a manifest is of. Raises PeerError where it is none of this job, attempt, rounds, step and rank."""
+def part_of(raw: Any, *, job_uid: str, attempt: int, step: int, rank: int, world: int, rounds: range) -> Part:
+    """The part that a manifest is of.
+
+    Raises PeerError where it is none of this job, attempt, rounds and step, and of this one of `world` ranks.
+    """
     try:
-        if (raw["job_uid"], raw["attempt"], raw["step"]) != (job_uid, attempt, step):
-            raise PeerError(f"the manifest of step {step} is of another job, attempt or step")
+        if (raw["job_uid"], raw["attempt"], raw["step"], raw["world_size"]) != (job_uid, attempt, step, world):
+            raise PeerError(f"the manifest of step {step} is of another job, attempt, step or number of ranks")
         if (round_ := raw.get("round", 1)) not in rounds:
             raise PeerError(f"the manifest of step {step} is of round {round_}, which does not count")
         (file,) = raw["files"]
@@ -113,7 +116,8 @@ def pull(
     finally:
         os.close(descriptor)
     with only_while():
-        files.complete(int(part.manifest["step"]), place, part.lying_in(state_name(rank, place)))
+        told = part.manifest
+        files.complete(int(told["step"]), place, part.lying_in(state_name(rank, place)), world=int(told["world_size"]))
 
 
 def _copy(

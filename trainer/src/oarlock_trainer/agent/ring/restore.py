@@ -1,8 +1,8 @@
-"""What a place's ranks are to go on from and is not here: copied from other members, as far as they have it.
+"""A place's parts that ranks are to go on from and are not here: copied from other members, as far as they have them.
 
 Of a pod that was made anew, all that others have of its place, while it imports. Of a pod that has another place than before,
-as a spare that takes a lost one's, the step that its round goes on from. What cannot be had costs no round: the ranks see
-that a part lacks, and all go on from the newest checkpoint.
+as a spare that takes a lost one's, the step that its round goes on from; so of each place, where a round has another size.
+What cannot be had costs no round: the ranks see that a part lacks, and all go on from the newest checkpoint.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ class Restore:
             self._copy_all(until)
         except (PeerError, NoRoomError, StoppedError, *BAD) as error:
             why = "the time is up" if isinstance(error, StoppedError) else error
-            log.warning("not all of this pod's state came back from pod %s: %s", pods, why)
+            log.warning("not all of place %d's state came from pod %s: %s", self.place, pods, why)
         seconds = round(time.monotonic() - began, 3)
-        log.info("state in memory that came back", extra={"steps": self.kept(), "pod": pods, "seconds": seconds})
+        facts = {"place": self.place, "steps": self.kept(), "pod": pods, "seconds": seconds}
+        log.info("state in memory that came back", extra=facts)
 
     def _copy_all(self, until: float) -> None:
         """Copy all that is wanted, and ask again while anything comes. Raises PeerError and others."""
@@ -95,11 +96,11 @@ class Restore:
     def _copy_from(self, peer: Peer) -> bool:
         """Whether it had anything that is wanted. Raises PeerError and others."""
         round_, steps = peer.steps(self.place)
-        found = steps[:2] if self.step is None else [step for step in steps if step == self.step]
+        found = steps[:2] if self.step is None else [one for one in steps if one.step == self.step]
         rounds = range(1, round_ + 1)  # none, where its memory is of no round
         for step in found if rounds else ():
             keep = max(self.kept(), default=None)
-            missing = {rank: one for rank, one in self.files.items() if not one.has(step)}
+            missing = {rank: one for rank, one in self.files.items() if not one.has(step.step)}
             for rank, one in missing.items():
                 self.copy(peer, one, step, rank, rounds=rounds, keep=keep)
         return bool(found and rounds)

@@ -9,8 +9,9 @@
     ring.stop()             no rank is left: what counts here now stays as it is
     ring.forget()           the gang trains without this pod, which keeps nothing then
 
-Ranks count by places, and so do files: what is of place 1 stays so, whichever pod has it next. In a round with fewer places
-than nodes nothing is kept.
+Ranks count by places, and so do files: what is of place 1 stays so, whichever pod has it next. Where a round has another size
+than the one before, its ranks need parts of all places that made the step: each node copies those that it lacks, and keeps
+them until the newer state of this round is copied.
 
 Two rounds never mix: an agent says which round its memory is of, once all else is forgotten, and takes only what is of its
 own. A manifest says the round in which its part was kept: the step that ranks go on from is the only one of an earlier round.
@@ -30,7 +31,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.agent.ring.parts_server import NICE, PartsServer
-from oarlock_trainer.agent.ring.peer import Peer, PeerError
+from oarlock_trainer.agent.ring.peer import Peer, PeerError, Step
 from oarlock_trainer.agent.ring.pull import BAD, Begun, NoRoomError, StoppedError, part_of, pull
 from oarlock_trainer.agent.ring.restore import Restore
 from oarlock_trainer.checkpoint.memory.files import RankFiles
@@ -83,6 +84,8 @@ class Ring:
         self._be_of((*self._own, pod.rank) if assignment.is_spare else self._own)
         self._from: int | None = None
         """The step in memory that this round's ranks went on from."""
+        self._has_all_parts = False
+        """Whether parts of other places than this one's and the one before may lie here: those of that step."""
         self._restoring: threading.Thread | None = None
         # Another pod than the next one can have this place's part where members are chosen.
         others = range(1, assignment.pods if job.spares or job.elastic else 2)
@@ -96,30 +99,30 @@ class Ring:
         """Copy back what the pod before this one had, once, where there was one."""
         if self._may_come_back:
             self._may_come_back = False
-            self._restore(self._has_copies, None)
+            self._restore([(self._place, self._has_copies)], None)
 
     @property
     def ready(self) -> bool:
         """Whether nothing more is copied for this place's ranks."""
         return self._restoring is None or not self._restoring.is_alive()
 
-    def begin(self, round_: int, step: int | None, members: tuple[int, ...] = ()) -> None:
+    def begin(self, round_: int, step: int | None, members: tuple[int, ...] = (), *, made_by: int = 0) -> None:
         """The ranks of a round are about to start, and go on from this step in memory; None: from elsewhere.
 
         `members` are its pods by place, this one among them; none where they are 0..nodes-1. Where this place's part is on
         another one, it is copied from there; whoever can't have it is ready without, and its ranks say so to the others.
+        `made_by`: places that made the step, where they were more or fewer (0: as many); then it is so for all their parts.
         """
         with self._changing:
             self._epoch += 1
             self.server.round = 0
-            self._from = step
+            self._from, self._has_all_parts = step, step is not None and made_by > 0
             try:
                 self._be_of(members or self._own)
-                if len(self._members) < len(self._own):
-                    self._forget_all_but(())
-                    return
-                self._forget_all_but((*self._ranks(self._place), *self._ranks(self._place_before)))
-                for rank in self._ranks(self._place):  # they do the same, but others may ask before
+                needed = range(made_by) if self._has_all_parts else (self._place,)
+                ranks = {rank for place in {*needed, self._place} for rank in self._ranks(place)}
+                self._forget_all_but({*ranks, *self._ranks(self._place_before)})
+                for rank in ranks:  # this place's do the same, but others may ask before
                     RankFiles(self._folder, rank).claim(keep=step)
                 self._forget_copies(keep=step)
             except BAD as error:
@@ -127,9 +130,10 @@ class Ring:
                 return
             self.server.round = round_
         self._wanted.set()
-        if step is not None and step not in self._kept(self._place):
-            others = self._members[self._place + 1 :] + self._members[: self._place]
-            self._restore([self._peer(rank) for rank in others], step)
+        lacking = [place for place in needed if step is not None and step not in self._kept(place)]
+        if lacking:
+            others = [self._peer(rank) for rank in self._members[self._place + 1 :] + self._members[: self._place]]
+            self._restore([(place, others) for place in lacking], step)
 
     def went_on_from(self, step: int | None) -> None:
         """The ranks have told which step they went on from; None: not yet.
@@ -143,6 +147,7 @@ class Ring:
             self._epoch += 1
             self._from = None
             try:
+                self._forget_others()
                 self._forget_copies(keep=None)
             except BAD as error:
                 self.server.round = 0
@@ -183,6 +188,11 @@ class Ring:
         self._before = self._peer(members[self._place_before])
         self._begun.clear()
 
+    def _forget_others(self) -> None:
+        """What is of neither this place nor the one before. Raises OSError."""
+        self._forget_all_but({*self._ranks(self._place), *self._ranks(self._place_before)})
+        self._has_all_parts = False
+
     def _forget_all_but(self, ranks: Iterable[int]) -> None:
         for rank in ranks_of(self._folder) - set(ranks):
             RankFiles(self._folder, rank).remove()
@@ -201,7 +211,9 @@ class Ring:
             if epoch is None:  # stopped since
                 continue
             try:
-                self._copy_newest(epoch)
+                if len(self._members) > 1:
+                    self._copy_newest(epoch)
+                self._forget_what_is_older(epoch)
             except StoppedError:
                 pass
             except (PeerError, NoRoomError, *BAD) as error:
@@ -231,18 +243,30 @@ class Ring:
         round_, steps = before.steps(self._place_before, round_=self.server.round)
         kept = self._kept(self._place_before)
         newest = max(kept, default=None)
-        if not steps or round_ != self.server.round or (newest is not None and steps[0] <= newest):
+        if not steps or round_ != self.server.round or (newest is not None and steps[0].step <= newest):
             return
-        rounds = range(1 if steps[0] == self._from else round_, round_ + 1)
-        missing = {rank: one for rank, one in files.items() if not one.has(steps[0])}
+        rounds = range(1 if steps[0].step == self._from else round_, round_ + 1)
+        missing = {rank: one for rank, one in files.items() if not one.has(steps[0].step)}
         for rank, one in missing.items():
             self._copy(before, one, steps[0], rank, rounds=rounds, keep=newest, share=_SHARE, epoch=epoch)
+
+    def _forget_what_is_older(self, epoch: int) -> None:
+        """Other places' parts, once this node has what it keeps of a newer state. Raises StoppedError and OSError.
+
+        Any node that has not come so far has all parts of the older one still.
+        """
+        if not self._has_all_parts or self._from is None:
+            return
+        with self._only_while(epoch, math.inf):
+            own, before = (max(self._kept(place), default=-1) for place in (self._place, self._place_before))
+            if min(own, before) > self._from:
+                self._forget_others()
 
     def _copy(
         self,
         peer: Peer,
         files: RankFiles,
-        step: int,
+        step: Step,
         rank: int,
         *,
         rounds: range,
@@ -251,8 +275,16 @@ class Ring:
         epoch: int,
         until: float = math.inf,
     ) -> None:
-        raw = peer.manifest(step, rank)
-        part = part_of(raw, job_uid=self._job_uid, attempt=self._attempt, step=step, rank=rank, rounds=rounds)
+        world = step.size * self._ranks_per_node
+        part = part_of(
+            peer.manifest(step.step, rank, world=world),
+            job_uid=self._job_uid,
+            attempt=self._attempt,
+            step=step.step,
+            rank=rank,
+            world=world,
+            rounds=rounds,
+        )
         begun, only_while = self._begun[rank], partial(self._only_while, epoch, until)
         pull(peer, part, files, self._folder, rank=rank, keep=keep, share=share, begun=begun, only_while=only_while)
 
@@ -264,26 +296,38 @@ class Ring:
             yield
 
     def _kept(self, place: int) -> list[int]:
-        return [step for step, of in held(self._folder, ranks_per_node=self._ranks_per_node).items() if place in of]
+        return [step for step, _, of in held(self._folder, ranks_per_node=self._ranks_per_node) if place in of]
 
     # What this place's ranks are to go on from
 
-    def _restore(self, peers: list[Peer], step: int | None) -> None:
-        """Copy it from these, in a thread: this step, or (None) all that they have. It stops once anything else begins."""
+    def _restore(self, wanted: list[tuple[int, list[Peer]]], step: int | None) -> None:
+        """Copy these places' parts, each from its peers, in a thread: of this step, or (None) all that they have.
+
+        It stops once anything else begins.
+        """
         seconds = self._seconds if step is None else min(self._seconds, _PULL_SECONDS)
-        ranks, epoch, until = self._ranks(self._place), self._epoch, time.monotonic() + seconds
-        restore = Restore(
+        epoch, until = self._epoch, time.monotonic() + seconds
+        restores = [self._restore_of(place, peers, step, epoch=epoch, until=until) for place, peers in wanted]
+
+        def run() -> None:
+            for restore in restores:
+                restore.run(until)
+
+        self._restoring = threading.Thread(target=run, name="ring-restore", daemon=True)
+        self._restoring.start()
+
+    def _restore_of(self, place: int, peers: list[Peer], step: int | None, *, epoch: int, until: float) -> Restore:
+        ranks = self._ranks(place)
+        return Restore(
             peers=peers,
             step=step,
-            place=self._place,
+            place=place,
             files={rank: RankFiles(self._folder, rank) for rank in ranks},
-            kept=partial(self._kept, self._place),
+            kept=partial(self._kept, place),
             come=lambda: [self._begun[rank].bytes for rank in ranks],
             copy=partial(self._copy, share=1.0, epoch=epoch, until=until),
             only_while=partial(self._only_while, epoch, until),
         )
-        self._restoring = threading.Thread(target=restore.run, args=(until,), name="ring-restore", daemon=True)
-        self._restoring.start()
 
 
 def ring_of(assignment: Assignment) -> Ring | None:

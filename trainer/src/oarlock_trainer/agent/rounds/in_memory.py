@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -10,23 +11,34 @@ if TYPE_CHECKING:
     from oarlock_trainer.agent.rounds.model import Report
 
 
+class InMemory(NamedTuple):
+    """A step all of whose parts are there. `made_by` how many places."""
+
+    step: int
+    made_by: int
+
+
 def newest_step(
     members: Sequence[Report], heard: Sequence[Report], *, before: Collection[str] | None = None
-) -> int | None:
-    """The newest step of which each place's part is at its member, these by place; None where there is none.
+) -> InMemory | None:
+    """The newest step that all parts are there of, in the memory of these members by place; None where there is none.
 
-    A copy of a lost one's has come back to it by now. Where members are chosen, `before` are the agents of the round before
-    (empty: not known), and a part may also be at another member, which the one that lacks it copies it from. What others
-    hold may be of an earlier round.
+    Each place's part is at its own member: a copy of a lost one's has come back to it by now. Where members are chosen,
+    `before` are the agents of the round before (empty: not known), and a part may be at any of those that are members again;
+    who lacks it copies it. So there the step may be one that more or fewer places have made. What others hold may be of an
+    earlier round.
 
     Nobody goes back behind a checkpoint: rank 0's member knows best of those, and all that were `heard` where its pod is new.
     """
-    holders = [[report] for report in members]
-    if before is not None:
-        number = max(report.round.number for report in heard)
-        of_last = [one for one in members if one.round.number == number and (not before or one.agent in before)]
-        holders = [of_last] * len(members)
-    there = ({step for one in of for step, parts in one.held if place in parts} for place, of in enumerate(holders))
-    newest = max(set.intersection(*there), default=-1)
+    there: defaultdict[InMemory, set[int]] = defaultdict(set)
+    number = max(report.round.number for report in heard)
+    for place, report in enumerate(members):
+        if before is None:
+            for step, size, places in report.held:
+                there[InMemory(step, size)] |= {place}.intersection(places)
+        elif report.round.number == number and (not before or report.agent in before):
+            for step, size, places in report.held:
+                there[InMemory(step, size)].update(places)
     saved = members[0].saved if members[0].saved >= 0 else max(report.saved for report in heard)
-    return newest if newest >= max(saved, 0) else None
+    whole = [found for found, places in there.items() if places.issuperset(range(found.made_by))]
+    return max((found for found in whole if found.step >= max(saved, 0)), default=None)

@@ -38,12 +38,13 @@ class Kept:
     def look(self) -> None:
         """Have the member tell what is there: while no rank is."""
         if self._folder:
-            self._member.held = tuple(held(self._folder, ranks_per_node=self._ranks_per_node).items())
+            self._member.held = held(self._folder, ranks_per_node=self._ranks_per_node)
 
     def begin(self, order: Order | None = None) -> None:
         """Ranks start once `ready`: of this order's round, or (None) of the first."""
         if self._ring and order:
-            self._ring.begin(order.round.serial, order.step, tuple(place.rank for place in order.members))
+            members = tuple(place.rank for place in order.members)
+            self._ring.begin(order.round.serial, order.step, members, made_by=order.made_by)
         elif self._ring:
             self._ring.begin(1, None)
 

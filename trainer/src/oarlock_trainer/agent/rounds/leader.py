@@ -291,17 +291,19 @@ class Leader:
         return self._gang.chosen(there, self._members)
 
     def _begin(self, members: tuple[int, ...], now: float) -> None:
-        seats, before = self._pods.seats, self._members
+        seats = self._pods.seats
         heard = [seat.report for seat in seats.values()]
         number = max(report.round.number for report in heard)
         self._book_end(Round(self.order.round.term, number), members)
-        # What more or fewer ranks have kept is no state of these.
-        keeps = len(before) >= len(members) == self._gang.nodes and not self._may_have_missed_rounds(heard)
-        agents = None if self._gang.is_fixed else self._agents
-        step = newest_step([seats[rank].report for rank in members], heard, before=agents) if keeps else None
+        found = None
+        if not self._may_have_missed_rounds(heard):
+            agents = None if self._gang.is_fixed else self._agents
+            found = newest_step([seats[rank].report for rank in members], heard, before=agents)
+        step, made_by = found or (None, len(members))
         next_round = Round(self.order.round.term, max(number, self.order.round.number) + 1)
         places = tuple(Place(rank, seats[rank].report.agent) for rank in members)
-        self.order = Order(next_round, Wanted.TRAIN, places, step, why=self.order.why)
+        made_by = 0 if made_by == len(members) else made_by
+        self.order = Order(next_round, Wanted.TRAIN, places, step, why=self.order.why, made_by=made_by)
         self._members, self._since, self._agents = members, now, {place.agent for place in places}
 
     def _may_have_missed_rounds(self, heard: Sequence[Report]) -> bool:

@@ -27,6 +27,7 @@ from oarlock_trainer.agent.rounds.model import (
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.rounds.model import Action, Limits
+    from oarlock_trainer.checkpoint.memory.held import Held
 
 _REMEMBERED = 64
 """Reports whose time of sending is kept: those of a lease, at any sensible pace of beats."""
@@ -64,7 +65,7 @@ class Member:
         """Whether there was a later one, that it was not in: how its ranks ended and what its node holds is older."""
         self.running = self.able = self.finished = self.left = self.leaving = False
         self.step = self.saved = -1
-        self.held: tuple[tuple[int, tuple[int, ...]], ...] = ()
+        self.held: tuple[Held, ...] = ()
 
     # What happens in this pod
 

@@ -15,6 +15,7 @@ from oarlock_api.contract.rounds import serial
 
 if TYPE_CHECKING:
     from oarlock_api.contract.struck_gpu import StruckGpu
+    from oarlock_trainer.checkpoint.memory.held import Held
 
 FOR_ALL = frozenset({ExitCode.CONFIGURATION, ExitCode.FENCED, ExitCode.STORAGE, ExitCode.PREFLIGHT})
 """Endings that another round, or another pod, would only repeat: the operator decides on them."""
@@ -72,7 +73,8 @@ class Order:
 
     `members` (none for the first round, which has the pods of ranks 0..nodes-1 by place) are those that train, by place: the
     ranks of the round count by places, and place 0 is its leader's. `step` is the one to resume from memory (None: from the
-    newest checkpoint). `code` and `why` are what to leave with, or why there is a round after another one.
+    newest checkpoint), and `made_by` how many places made it, where they were more or fewer than these (0: as many).
+    `code` and `why` are what to leave with, or why there is a round after another one.
     `holds`: a pod of the round was asked to go, and the round goes on until the next one of its rank is ready.
     """
 
@@ -83,6 +85,7 @@ class Order:
     code: int = 0
     why: str = ""
     holds: bool = False
+    made_by: int = 0
 
     @property
     def position(self) -> tuple[Round, Wanted]:
@@ -125,7 +128,7 @@ class Report:
     `agent` is drawn once for each process, `incarnation` given by the operator. `round` is the newest whose ranks this agent
     started (or would not start any more), `running` whether one of them may still be alive. `fault` is why they ended by
     themselves, and `step` the newest that they finished: of that round alone. `able`: checks passed and everything is
-    imported. `held` are steps in its memory, each with the node ranks whose parts of the state it has. `follows_the_dead`:
+    imported. `held` are steps in its memory, each with the places whose parts of the state it has. `follows_the_dead`:
     the operator saw that nothing of the pod before it runs any more. `saved` is the step of the newest checkpoint that its
     ranks told of, -1: none. `leaving`: its pod was asked to go, and goes once the gang stands by or trains without it.
     """
@@ -140,7 +143,7 @@ class Report:
     finished: bool = False
     fault: Fault | None = None
     step: int = -1
-    held: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    held: tuple[Held, ...] = ()
     follows_the_dead: bool = True
     saved: int = -1
     leaving: bool = False

@@ -9,7 +9,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.checkpoint.memory.held import manifest_name, state_name, steps_of
+from oarlock_trainer.checkpoint.memory.held import manifest_name, state_name, worlds_of
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, write_bytes
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class RankFiles:
         self._folder, self._rank = folder, rank
         self._place_of: dict[int, int] = {}
         """Step that counts -> where it lies."""
+        self._worlds: dict[int, int] = {}
+        """Step that counts -> how many ranks made it."""
 
     def claim(self, *, keep: int | None) -> int:
         """Make the folder where it is not there; of what counted before, only step `keep` does on. Raises OSError.
@@ -40,12 +42,13 @@ class RankFiles:
             raise PermissionError(errno.EPERM, "it belongs to somebody else", str(self._folder))
         for path in self._folder.glob(f"{TEMPORARY}*-rank-{self._rank:05}.json*"):
             path.unlink()
-        for step in steps_of(self._folder, self._rank):
+        self._worlds = worlds_of(self._folder, self._rank)
+        for step in list(self._worlds):
             if step == keep:
                 self._place_of[step] = self._place(step)
             else:
                 # Ranks that go on from elsewhere may come to other figures at this step: the two must not mix.
-                self._manifest(step).unlink()
+                self._forget(step)
         return self.taken()
 
     def taken(self, *places: int) -> int:
@@ -85,6 +88,10 @@ class RankFiles:
         """The newest step that counts."""
         return max(self._place_of, default=None)
 
+    def world(self, step: int) -> int:
+        """How many ranks made a step that counts."""
+        return self._worlds[step]
+
     def saved_at(self, step: int) -> str:
         """When a step that counts was the state of training, RFC 3339; empty where that can't be read."""
         try:
@@ -101,29 +108,34 @@ class RankFiles:
         """`next_place`; what lies there counts no longer."""
         place = self.next_place(keep=keep)
         for step in [step for step, of in self._place_of.items() if of == place]:
-            self._manifest(step).unlink()
-            del self._place_of[step]
+            self._forget(step)
         return place
 
-    def complete(self, step: int, place: int, manifest: str) -> None:
-        """Let what was written count. Raises OSError."""
+    def complete(self, step: int, place: int, manifest: str, *, world: int) -> None:
+        """Let what one of `world` ranks has written count. Raises OSError."""
+        self._worlds[step] = world
         write_bytes(self._manifest(step), manifest.encode())
         self._place_of[step] = place
 
     def remove(self) -> None:
         """All of this rank's. The memory is free once no process maps it."""
-        for step in steps_of(self._folder, self._rank):
-            self._manifest(step).unlink(missing_ok=True)
+        for step, world in worlds_of(self._folder, self._rank).items():
+            (self._folder / manifest_name(step, self._rank, world=world)).unlink(missing_ok=True)
         for place in PLACES:
             self._state(place).unlink(missing_ok=True)
         with suppress(OSError):  # the last rank's turn
             self._folder.rmdir()
 
+    def _forget(self, step: int) -> None:
+        self._manifest(step).unlink()
+        self._place_of.pop(step, None)
+        del self._worlds[step]
+
     def _state(self, place: int) -> Path:
         return self._folder / state_name(self._rank, place)
 
     def _manifest(self, step: int) -> Path:
-        return self._folder / manifest_name(step, self._rank)
+        return self._folder / manifest_name(step, self._rank, world=self._worlds[step])
 
     def _place(self, step: int) -> int:
         written = json.loads(self._manifest(step).read_text(encoding="utf-8"))

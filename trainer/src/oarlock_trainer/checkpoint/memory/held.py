@@ -6,16 +6,33 @@ import re
 import shutil
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 FOLDER = "OARLOCK_MEMORY"
 """Environment variable of ranks whose state is kept: the folder."""
 RESUME_STEP = "OARLOCK_RESUME_STEP"
 """Environment variable of ranks that are to go on from this step there, not from the newest checkpoint."""
+RESUME_PLACES = "OARLOCK_RESUME_PLACES"
+"""Environment variable beside it: the number of nodes whose ranks kept that step, where they were more or fewer than now."""
 RING = "OARLOCK_MEMORY_RING"
 """Environment variable of ranks, "1": their node keeps what the ranks of the node before it have, too."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the pod's own volume
 _STATE = re.compile(r"rank-(\d{5,})-([01])\.state")
-_MANIFEST = re.compile(r"step-(\d+)-rank-(\d{5,})\.json")
+_MANIFEST = re.compile(r"step-(\d+)-of-(\d+)-rank-(\d{5,})\.json")
+
+
+class Held(NamedTuple):
+    """What a node has of one step: the parts of these places. `size`: how many places the round had that made them."""
+
+    step: int
+    size: int
+    places: tuple[int, ...]
+
+
+class _Manifest(NamedTuple):
+    step: int
+    world: int
+    rank: int
 
 
 def is_wanted(every_steps: str) -> bool:
@@ -26,6 +43,13 @@ def is_wanted(every_steps: str) -> bool:
 def folder_of(job_uid: str, attempt: int, *, shared_memory: Path = SHARED_MEMORY) -> Path:
     """Where the ranks of one attempt keep their state on this node. Nothing of another attempt is ever read."""
     return shared_memory / f"oarlock-{job_uid}-a{attempt}"
+
+
+def resume_variables(step: int | None, made_by: int) -> dict[str, str]:
+    """What ranks are told of the step that they go on from, which so many nodes have made; 0: as many as there are now."""
+    if step is None:
+        return {}
+    return {RESUME_STEP: str(step), **({RESUME_PLACES: str(made_by)} if made_by else {})}
 
 
 def sweep(job_uid: str, attempt: int, *, shared_memory: Path = SHARED_MEMORY) -> None:
@@ -53,20 +77,19 @@ def parse_state_name(name: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def manifest_name(step: int, rank: int) -> str:
-    """What says that a rank's state after `step` steps is whole."""
-    return f"step-{step}-rank-{rank:05}.json"
-
-
-def parse_manifest_name(name: str) -> tuple[int, int] | None:
-    """(step, rank), or None where it is no manifest's name."""
-    found = _MANIFEST.fullmatch(name)
-    return (int(found[1]), int(found[2])) if found else None
+def manifest_name(step: int, rank: int, *, world: int) -> str:
+    """What says that the state after `step` steps is whole, of one of the `world` ranks that made it."""
+    return f"step-{step}-of-{world}-rank-{rank:05}.json"
 
 
 def steps_of(folder: Path, rank: int) -> list[int]:
     """The steps whose state a rank has here, newest first."""
-    return sorted((step for step, of in _manifests(folder) if of == rank), reverse=True)
+    return sorted(worlds_of(folder, rank), reverse=True)
+
+
+def worlds_of(folder: Path, rank: int) -> dict[int, int]:
+    """The same steps, each with the number of ranks that made it."""
+    return {step: world for step, world, of in _manifests(folder) if of == rank}
 
 
 def ranks_of(folder: Path) -> set[int]:
@@ -75,28 +98,29 @@ def ranks_of(folder: Path) -> set[int]:
         states = [found for path in folder.iterdir() if (found := _STATE.fullmatch(path.name))]
     except OSError:
         return set()
-    return {int(found[1]) for found in states} | {rank for _, rank in _manifests(folder)}
+    return {int(found[1]) for found in states} | {one.rank for one in _manifests(folder)}
 
 
-def held(folder: Path, *, ranks_per_node: int) -> dict[int, tuple[int, ...]]:
-    """Step -> the ranks of the nodes all of whose parts of its state are whole here, by their names; newest first.
+def held(folder: Path, *, ranks_per_node: int) -> tuple[Held, ...]:
+    """The steps that lie here, newest first, with the places all of whose parts are whole here, by their names.
 
     Who loads a part compares it with its hash. Whose parts lie here is not asked: they need not be this node's own.
     """
-    parts: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
-    for step, rank in _manifests(folder):
-        parts[step, rank // ranks_per_node].add(rank)
-    nodes: defaultdict[int, list[int]] = defaultdict(list)
-    for (step, node), ranks in sorted(parts.items(), reverse=True):
+    parts: defaultdict[tuple[int, int, int], set[int]] = defaultdict(set)
+    for step, world, rank in _manifests(folder):
+        parts[step, world // ranks_per_node, rank // ranks_per_node].add(rank)
+    places: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for (step, size, place), ranks in sorted(parts.items()):
         if len(ranks) == ranks_per_node:
-            nodes[step].append(node)
-    return {step: tuple(sorted(of)) for step, of in nodes.items()}
+            places[step, size].append(place)
+    return tuple(Held(*key, tuple(of)) for key, of in sorted(places.items(), reverse=True))
 
 
-def _manifests(folder: Path) -> list[tuple[int, int]]:
-    """(step, rank) of each that lies there."""
+def _manifests(folder: Path) -> list[_Manifest]:
+    """Of each that lies there, what its name says."""
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:  # what can't be read is not held
         return []
-    return [found for name in names if (found := parse_manifest_name(name))]
+    parsed = (_MANIFEST.fullmatch(name) for name in names)
+    return [_Manifest(*map(int, found.groups())) for found in parsed if found]

@@ -23,7 +23,7 @@ from oarlock_api.contract.status import Degradation, pod_of_gang
 from oarlock_trainer.checkpoint.format import CheckpointManifest, FileFacts
 from oarlock_trainer.checkpoint.layout import ELEMENT, runs_of
 from oarlock_trainer.checkpoint.memory.files import RankFiles
-from oarlock_trainer.checkpoint.memory.held import state_name, steps_of
+from oarlock_trainer.checkpoint.memory.held import ranks_of, state_name, steps_of
 from oarlock_trainer.checkpoint.memory.rhythm import Rhythm
 from oarlock_trainer.checkpoint.memory.room import Room, lacking, measure
 from oarlock_trainer.checkpoint.snapshot import Snapshot
@@ -203,7 +203,9 @@ class Memory:
         None is written over before all nodes do: so at any moment there is a step that survives the loss of a node.
         """
         newest = self._files.newest
-        copied = self._copies is None or newest is None or newest in steps_of(self._folder, self._before)
+        # What another number of ranks made lies on every node whole, and by other places than these.
+        own = newest is not None and self._files.world(newest) == self._ranks.rank_info.world_size
+        copied = self._copies is None or not own or newest in steps_of(self._folder, self._before)
         if copied:
             self._lags = False
         elif not self._lags and time.monotonic() - self._whole_at > _COPY_SECONDS:
@@ -269,7 +271,7 @@ class Memory:
         sha256 = hashlib.sha256(snapshot.content).hexdigest()
         (name,) = manifest.runs
         whole = replace(manifest, files=(FileFacts(name, snapshot.size, sha256),))
-        self._files.complete(whole.step, place, whole.to_json())
+        self._files.complete(whole.step, place, whole.to_json(), world=whole.world_size)
         return time.monotonic()
 
     def _give_up(self, words: str) -> None:
@@ -293,6 +295,8 @@ class Memory:
                 snapshot.close()
         self._making = self._writing = self._copying = None
         with suppress(OSError):  # the pod's end gives it back, too
-            if self._copies:
-                self._copies.remove()
-            self._files.remove()
+            # This node's ranks share all that lies here: copies of the node before, and what a round of another size made.
+            info = self._ranks.rank_info
+            for rank in ranks_of(self._folder) | {info.rank}:
+                if rank % info.local_world_size == info.local_rank:
+                    RankFiles(self._folder, rank).remove()

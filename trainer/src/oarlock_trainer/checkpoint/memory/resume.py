@@ -18,45 +18,79 @@ if TYPE_CHECKING:
     from oarlock_trainer.runtime.job import Job
 
 
-def resume(job: Job, ranks: RankGroup, folder: Path, step: int | None) -> Checkpoint | None:
-    """The state after `step` steps as the ranks of this attempt kept it; None where one of them can't use it. Collective.
+def resume(
+    job: Job, ranks: RankGroup, folder: Path, step: int | None, *, world: int | None = None
+) -> Checkpoint | None:
+    """The state after `step` steps as ranks of this attempt kept it; None where one of them can't use it. Collective.
 
-    Each rank compares its own part with its hash, and reads no other rank's. `step` None: this rank was told of none.
+    `step` None: this rank was told of none. Each rank compares its own part with its hash, and reads no other rank's. Where
+    another number of ranks made it (`world`; None: as many as these), all parts lie on each node, whose ranks share them.
     """
-    told = ranks.gather(None if step is None else _own(job, ranks, folder, step))
-    if all(each is None for each in told):
+    all_are_here = world not in (None, ranks.rank_info.world_size)
+    own = None if step is None else _own(job, ranks, folder, step, world or ranks.rank_info.world_size)
+    told = ranks.gather(_without_runs(own) if all_are_here else own)
+    if own is None and all(each is None for each in told):
         return None
-    whole = [each for each in told if isinstance(each, CheckpointManifest)]
+    whole = [each for each in told if isinstance(each, tuple)]
     wrong = next((each for each in told if isinstance(each, str)), "")
-    wrong = wrong or ("not all ranks were told to" if len(whole) < len(told) else _difference(whole))
-    if not wrong:
-        return Checkpoint(folder, whole[0].step, job.file.attempt, _together(whole), in_memory=True)
+    wrong = wrong or (
+        "not all ranks were told to" if len(whole) < len(told) else _difference(whole, all_are_here=all_are_here)
+    )
+    if not wrong and isinstance(own, tuple):
+        # A part's file can have another name on each node.
+        parts = own if all_are_here else tuple(part for each in whole for part in each)
+        return Checkpoint(folder, parts[0].step, job.file.attempt, _together(parts), in_memory=True)
     if ranks.rank_info.is_leader:
         channel.tell(f"the state in the nodes' memory can't be gone on from, so the newest checkpoint is: {wrong}")
     return None
 
 
-def _own(job: Job, ranks: RankGroup, folder: Path, step: int) -> CheckpointManifest | str:
-    """What this rank's manifest says, or why it can't be used. Nothing is raised: the others would wait."""
-    rank = ranks.rank_info.rank
-    try:
-        manifest = parse_manifest((folder / manifest_name(step, rank)).read_text(encoding="utf-8"))
-        of = (manifest.step, manifest.job_uid, manifest.attempt, manifest.world_size)
-        if of != (step, job.file.job_uid, job.file.attempt, ranks.rank_info.world_size):
-            return f"rank {rank}'s part of step {step} is of another run (step, job, attempt and ranks: {of})"
-        for file in with_heartbeat(manifest.files, Heartbeat()):
-            if digest(folder / file.name) != file.sha256:
-                return f"rank {rank}'s part of step {step} is damaged: {folder / file.name}"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return f"rank {rank}'s part of step {step} can't be read: {error}"
-    return manifest
+_Parts = tuple[CheckpointManifest, ...]
 
 
-def _difference(manifests: Sequence[CheckpointManifest]) -> str:
-    """Why the ranks' parts are no state together; empty where they are."""
-    first = _common(manifests[0])
-    other = next((rank for rank, each in enumerate(manifests) if _common(each) != first), None)
-    return f"the parts of rank 0 and rank {other} are not of one run" if other is not None else ""
+def _own(job: Job, ranks: RankGroup, folder: Path, step: int, world: int) -> _Parts | str:
+    """What the manifests say that this rank goes by, or why it can't. Nothing is raised: the others would wait.
+
+    It compares one part with its hash, or its share of all of them.
+    """
+    own = ranks.rank_info
+    all_are_here = world != own.world_size
+    manifests = []
+    for rank in range(world) if all_are_here else (own.rank,):
+        try:
+            manifest = parse_manifest((folder / manifest_name(step, rank, world=world)).read_text(encoding="utf-8"))
+            of = (manifest.step, manifest.job_uid, manifest.attempt, manifest.world_size)
+            if of != (step, job.file.job_uid, job.file.attempt, world):
+                return f"rank {rank}'s part of step {step} is of another run (step, job, attempt and ranks: {of})"
+            mine = not all_are_here or rank % own.local_world_size == own.local_rank
+            for file in with_heartbeat(manifest.files if mine else (), Heartbeat()):
+                if digest(folder / file.name) != file.sha256:
+                    return f"rank {rank}'s part of step {step} is damaged: {folder / file.name}"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return f"rank {rank}'s part of step {step} can't be read: {error}"
+        manifests.append(manifest)
+    return tuple(manifests)
+
+
+def _difference(told: Sequence[_Parts], *, all_are_here: bool) -> str:
+    """Why what the ranks have is no state together; empty where it is."""
+    first = _common(told[0][0])
+    other = next((rank for rank, parts in enumerate(told) if any(_common(one) != first for one in parts)), None)
+    if other is not None:
+        return f"the parts of rank 0 and rank {other} are not of one run"
+    other = next((rank for rank, parts in enumerate(told) if _hashes(parts) != _hashes(told[0])), None)
+    if all_are_here and other is not None:
+        return f"the parts on the nodes of rank 0 and rank {other} are not the same"
+    return ""
+
+
+def _without_runs(own: _Parts | str | None) -> _Parts | str | None:
+    """What others need of all parts: where tensors lie, each reads for itself."""
+    return tuple(replace(part, runs={}) for part in own) if isinstance(own, tuple) else own
+
+
+def _hashes(parts: Sequence[CheckpointManifest]) -> list[str]:
+    return [file.sha256 for one in parts for file in one.files]
 
 
 def _common(manifest: CheckpointManifest) -> CheckpointManifest:
