@@ -35,7 +35,7 @@ def elastic(jobs: Jobs) -> Iterator[str]:
     """A gang of three nodes that trains, and that may go on with fewer."""
     name = "elastic"
     asked: dict[str, Any] = {"elastic": {"minNodes": 1, "patienceSeconds": 10}, "training": {"effectiveBatch": 6}}
-    jobs.apply(name, nodes=3, recovery={"inPlace": "Auto"}, **SMALL, **asked)
+    jobs.apply(name, nodes=3, recovery={"inPlace": "Auto", "memory": {"everySteps": 1}}, **SMALL, **asked)
     jobs.wait_for_checkpoint_of(name, 1)
     yield name
     jobs.delete(name)
@@ -106,7 +106,9 @@ def test_a_gang_goes_on_with_two_of_three_nodes_and_takes_the_third_again_in_the
     with cordoned(jobs.cluster, list(jobs.cluster.nodes)):
         jobs.cluster.fault("kill-container", f"default/{lost}")
         status = trains_after(jobs, elastic, "Shrink")
-        assert (status["attempt"], status["standby"], status["rounds"][-1]["nodeCount"]) == (1, [2], 2)
+        ended = status["rounds"][-1]
+        assert (status["attempt"], status["standby"], ended["nodeCount"]) == (1, [2], 2)
+        assert (ended["resumedFromMemory"], ended["lostSteps"] <= 2) == (True, True), ended
         assert status["phase"] == "Running"
     status = trains_after(jobs, elastic, "Grow")
     assert (status["attempt"], len(status["attempts"]), status.get("standby", [])) == (1, 1, [])

@@ -25,11 +25,13 @@ def told(
     gpus: int = 8,
     recovery: Any = MappingProxyType({}),
     pod: Any = MappingProxyType({}),
+    elastic: Any = None,
     **training: Any,
 ) -> str:
     spec = TrainingJobSpec.model_validate(
         {
             "nodes": nodes,
+            **({"elastic": elastic} if elastic else {}),
             "gpusPerNode": gpus,
             "recovery": dict(recovery),
             "pod": dict(pod),
@@ -101,6 +103,22 @@ def test_what_the_state_of_one_node_takes_has_no_other_nodes_beside_it() -> None
     kept = {"inPlace": "Auto", "memory": {"everySteps": "Auto"}}
     (enough,) = in_memory(told(nodes=1, recovery=kept, pod={"sharedMemory": "300G"}))
     assert enough.endswith(" GB of each node for recovery.memory: its ranks' state, twice")
+
+
+@pytest.mark.parametrize(
+    ("shared", "lacks"),
+    [("429G", ""), ("428G", "2 of them may keep nothing there"), ("143G", "2 of them may keep nothing there")],
+)
+def test_an_elastic_gang_is_told_what_fewer_nodes_take(shared: str, lacks: str) -> None:
+    kept = {"inPlace": "Auto", "memory": {"everySteps": "Auto"}}
+    elastic = {"minNodes": 2, "patienceSeconds": 10}
+    lines = in_memory(
+        told(recovery=kept, pod={"sharedMemory": shared}, elastic=elastic, effectiveBatch=32, batchSize=1)
+    )
+    assert lines[1].strip() == (
+        "142.8 GB to go on with fewer nodes from there, and to keep the state of 2 of them 428.5 GB (spec.elastic)"
+    )
+    assert [line.partition(", or ")[2] for line in lines[2:]] == ([lacks] if lacks else [])
 
 
 def in_memory(said: str) -> list[str]:

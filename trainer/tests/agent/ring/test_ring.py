@@ -17,7 +17,7 @@ from oarlock_trainer.agent.ring import restore
 from oarlock_trainer.agent.ring import ring as module
 from oarlock_trainer.agent.ring.ring import Ring
 from oarlock_trainer.agent.status.status_server import StatusServer
-from oarlock_trainer.checkpoint.memory.held import Held, folder_of, held, steps_of
+from oarlock_trainer.checkpoint.memory.held import Held, folder_of, held, state_name, steps_of
 from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 if TYPE_CHECKING:
@@ -422,6 +422,15 @@ def test_where_a_round_has_fewer_places_each_node_copies_all_parts_that_it_lacks
     for pod in (0, 1):
         assert shrinking.held(pod) == {7: (0, 1, 2)}
         assert [content(shrinking.folders[pod], 7, rank=rank)[-1] for rank in range(3)] == [0, 1, 2]
+
+
+def test_where_a_round_has_another_size_what_counts_no_longer_gives_its_room_to_what_is_copied(shrinking: Two) -> None:
+    for node in (0, 1):
+        for rank in (node, (node - 1) % 3):
+            (shrinking.folders[node] / state_name(rank, 1)).write_bytes(CONTENT)
+    shrink(shrinking)
+    for pod in (0, 1):
+        assert len(list(shrinking.folders[pod].glob("*.state"))) == 3
 
 
 def test_parts_of_other_places_stay_until_a_newer_state_of_this_round_is_copied(shrinking: Two) -> None:

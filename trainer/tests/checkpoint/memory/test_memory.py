@@ -19,6 +19,7 @@ from saving import POSITION, Alone, Plain
 
 from oarlock_trainer.checkpoint.format import parse_manifest
 from oarlock_trainer.checkpoint.load import load
+from oarlock_trainer.checkpoint.memory.files import RankFiles
 from oarlock_trainer.checkpoint.memory.held import Held, held, manifest_name, state_name, steps_of
 from oarlock_trainer.checkpoint.memory.resume import resume
 from oarlock_trainer.checkpoint.memory.room import Room, lacking
@@ -452,6 +453,48 @@ def test_nodes_that_have_other_parts_of_a_step_do_not_go_on_from_it(
     three.rank_info = replace(three.rank_info, world_size=3, local_world_size=1)
     assert resume(job, three, tmp_path, 5, world=2) is None
     assert "the parts on the nodes of rank 0 and rank 1 are not the same" in capsys.readouterr().err
+
+
+def test_what_two_have_kept_stays_whole_until_the_second_newer_state_begins(tmp_path: Path) -> None:
+    kept_by_two(tmp_path)
+    job: Any = Facts()
+
+    def goes_on() -> bool:
+        return resume(job, Alone(), tmp_path, 5, world=2) is not None  # type: ignore[arg-type]
+
+    memory = remember(tmp_path, keep=5)
+    memory.told(6)
+    assert goes_on(), "room for a state of another size was made beside it"
+    step(memory, 6)
+    settle(memory)
+    assert goes_on()
+    assert found(tmp_path, 6)
+    step(memory, 7)
+    settle(memory)
+    assert not goes_on()
+    assert steps_of(tmp_path, 0) == [7, 6]
+    assert len(list(tmp_path.glob("rank-00000-*.state"))) == 2
+
+
+def test_a_kill_while_a_part_is_set_aside_leaves_it_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_by_two(tmp_path)
+    job: Any = Facts()
+    files = RankFiles(tmp_path, 0)
+    files.claim(keep=5)
+
+    def killed(path: Path, **_: Any) -> None:
+        if path.name == state_name(0, 0):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            files.set_aside(5)
+    again = RankFiles(tmp_path, 0)
+    again.claim(keep=5)
+    for file in again.make(4):
+        os.close(file)
+    assert resume(job, Alone(), tmp_path, 5, world=2)  # type: ignore[arg-type]
 
 
 def test_a_copy_of_what_another_number_of_ranks_has_made_is_not_waited_for(tmp_path: Path) -> None:

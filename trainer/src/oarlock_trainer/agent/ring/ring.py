@@ -122,9 +122,12 @@ class Ring:
                 needed = range(made_by) if self._has_all_parts else (self._place,)
                 ranks = {rank for place in {*needed, self._place} for rank in self._ranks(place)}
                 self._forget_all_but({*ranks, *self._ranks(self._place_before)})
-                for rank in ranks:  # this place's do the same, but others may ask before
-                    RankFiles(self._folder, rank).claim(keep=step)
+                parts = [RankFiles(self._folder, rank) for rank in ranks]
+                for files in parts:  # this place's ranks do the same, but others may ask before
+                    files.claim(keep=step)
                 self._forget_copies(keep=step)
+                for files in (*parts, *self._files.values()) if self._has_all_parts else ():
+                    files.trim()  # room for what is copied
             except BAD as error:
                 log.warning("no state of another node is kept: %s", error)
                 return

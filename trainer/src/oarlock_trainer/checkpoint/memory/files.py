@@ -9,13 +9,15 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.checkpoint.memory.held import manifest_name, state_name, worlds_of
+from oarlock_trainer.checkpoint.memory.held import manifest_name, parse_state_name, state_name, worlds_of
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, write_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PLACES = (0, 1)
+_ASIDE = 2
+"""Where a part stays that another number of ranks made: those of now need both places, in another size."""
 _BLOCK = 512
 """Bytes that stat(2) counts in."""
 
@@ -31,11 +33,8 @@ class RankFiles:
         self._worlds: dict[int, int] = {}
         """Step that counts -> how many ranks made it."""
 
-    def claim(self, *, keep: int | None) -> int:
-        """Make the folder where it is not there; of what counted before, only step `keep` does on. Raises OSError.
-
-        Returns the bytes that the files have already.
-        """
+    def claim(self, *, keep: int | None) -> None:
+        """Make the folder where it is not there; of what counted before, only step `keep` does on. Raises OSError."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         there = self._folder.lstat()
         if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
@@ -49,7 +48,36 @@ class RankFiles:
             else:
                 # Ranks that go on from elsewhere may come to other figures at this step: the two must not mix.
                 self._forget(step)
-        return self.taken()
+        self._clear_aside()
+
+    def set_aside(self, step: int) -> None:
+        """Keep a step that counts out of both places, until a newer one counts and the next begins. Raises OSError."""
+        place = self._place_of[step]
+        if place == _ASIDE:
+            return
+        told = json.loads(self._manifest(step).read_text(encoding="utf-8"))
+        name, there = state_name(self._rank, _ASIDE), state_name(self._rank, place)
+        told |= {"files": [{**told["files"][0], "name": name}], "runs": {name: told["runs"][there]}}
+        self._state(_ASIDE).unlink(missing_ok=True)
+        self._state(_ASIDE).hardlink_to(self._state(place))
+        write_bytes(self._manifest(step), f"{json.dumps(told, sort_keys=True)}\n".encode())
+        self._state(place).unlink()
+        self._place_of[step] = _ASIDE
+
+    def _clear_aside(self) -> None:
+        """What a kill has left halfway: a part set aside that does not count, or its old name beside it."""
+        aside = self._state(_ASIDE)
+        if _ASIDE not in self._place_of.values():
+            aside.unlink(missing_ok=True)
+            return
+        for path in map(self._state, PLACES):
+            if path.exists() and path.samefile(aside):
+                path.unlink()
+
+    def trim(self) -> None:
+        """Give back the places in which nothing counts. Raises OSError."""
+        for place in set(PLACES) - set(self._place_of.values()):
+            self._state(place).unlink(missing_ok=True)
 
     def taken(self, *places: int) -> int:
         """Bytes that the files in these places have now; of both where none is named."""
@@ -102,13 +130,17 @@ class RankFiles:
     def next_place(self, *, keep: int | None = None) -> int:
         """Where the next state is to be written: not over step `keep`, or else over the newest one that counts."""
         newest = keep if keep in self._place_of else self.newest
-        return PLACES[0] if newest is None else 1 - self._place_of[newest]
+        place = _ASIDE if newest is None else self._place_of[newest]
+        return PLACES[0] if place == _ASIDE else 1 - place
 
     def begin(self, *, keep: int | None = None) -> int:
         """`next_place`; what lies there counts no longer."""
         place = self.next_place(keep=keep)
-        for step in [step for step, of in self._place_of.items() if of == place]:
+        counts = any(of in PLACES for of in self._place_of.values())
+        for step in [step for step, of in self._place_of.items() if of == place or (of == _ASIDE and counts)]:
             self._forget(step)
+        if counts:
+            self._state(_ASIDE).unlink(missing_ok=True)
         return place
 
     def complete(self, step: int, place: int, manifest: str, *, world: int) -> None:
@@ -121,7 +153,7 @@ class RankFiles:
         """All of this rank's. The memory is free once no process maps it."""
         for step, world in worlds_of(self._folder, self._rank).items():
             (self._folder / manifest_name(step, self._rank, world=world)).unlink(missing_ok=True)
-        for place in PLACES:
+        for place in (*PLACES, _ASIDE):
             self._state(place).unlink(missing_ok=True)
         with suppress(OSError):  # the last rank's turn
             self._folder.rmdir()
@@ -139,4 +171,4 @@ class RankFiles:
 
     def _place(self, step: int) -> int:
         written = json.loads(self._manifest(step).read_text(encoding="utf-8"))
-        return [state_name(self._rank, place) for place in PLACES].index(written["files"][0]["name"])
+        return parse_state_name(written["files"][0]["name"])[1]

@@ -17,7 +17,7 @@ RESUME_PLACES = "OARLOCK_RESUME_PLACES"
 RING = "OARLOCK_MEMORY_RING"
 """Environment variable of ranks, "1": their node keeps what the ranks of the node before it have, too."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the pod's own volume
-_STATE = re.compile(r"rank-(\d{5,})-([01])\.state")
+_STATE = re.compile(r"rank-(\d{5,})-([012])\.state")
 _MANIFEST = re.compile(r"step-(\d+)-of-(\d+)-rank-(\d{5,})\.json")
 
 
@@ -65,7 +65,7 @@ def sweep(job_uid: str, attempt: int, *, shared_memory: Path = SHARED_MEMORY) ->
 
 
 def state_name(rank: int, place: int) -> str:
-    """One of the two files of a rank: `place` is 0 or 1."""
+    """One of the files of a rank: `place` is 0 or 1, or 2 for what is set aside."""
     return f"rank-{rank:05}-{place}.state"
 
 

@@ -163,7 +163,11 @@ class Memory:
     def _has_room(self, keep: int | None) -> bool:
         own: Room | str
         try:
-            has = self._files.claim(keep=keep) + (self._copies.taken() if self._copies else 0)
+            self._files.claim(keep=keep)
+            newest = self._files.newest
+            if newest is not None and self._files.world(newest) != self._ranks.rank_info.world_size:
+                self._files.set_aside(newest)
+            has = self._files.taken() + (self._copies.taken() if self._copies else 0)
             own = measure(self._folder, node=self._job.node, needs=self._size, has=has)
         except (OSError, ValueError, KeyError, TypeError) as error:
             own = str(error)
