@@ -101,7 +101,7 @@ def _measure(jobs: Jobs, api: ApiServer, fault: Fault, name: str) -> tuple[dict[
     """Start a job, hit it, wait until it trains again; seconds of both."""
     metrics = jobs.output / name / "metrics.jsonl"
     applied = time.monotonic()
-    jobs.apply(name, steps=100_000, every=20, pace=fault.pace, recovery=fault.recovery, **fault.spec)
+    jobs.apply(name, steps=100_000, every=20, recovery=fault.recovery, **fault.spec)
     _wait_for_step(metrics, attempt=1)
     start = {"wall": time.monotonic() - applied}
     spares = fault.spec.get("spares", 0)

@@ -18,8 +18,7 @@ class Fault:
     """`do` hits a pod on a node; `cordons`: the node is to be cordoned for it. `recovery`: of the job's spec.
 
     `rank`: of the pod. `hangs`: agents are to find it, once no step came for long. `loses_node`: nobody hears of it again.
-    `new_pod`: one pod is to be made anew. `goes_on`: the others need not wait for it. `pace`: seconds that each step rests.
-    `spec`: more of the job's.
+    `new_pod`: one pod is to be made anew. `goes_on`: the others need not wait for it. `spec`: more of the job's.
     """
 
     words: str
@@ -31,7 +30,6 @@ class Fault:
     loses_node: bool = False
     new_pod: bool = False
     goes_on: bool = False
-    pace: float = 0.0
     spec: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -42,6 +40,10 @@ class Fault:
 
 FROM_MEMORY: dict[str, Any] = {"inPlace": "Auto", "memory": {"everySteps": 1}}
 ANEW: dict[str, Any] = {"recovery": FROM_MEMORY, "new_pod": True}
+
+SLOW_PASSES = 6
+SLOW: dict[str, Any] = {"spec": {"training": {"gradientAccumulation": SLOW_PASSES}}}
+"""Steps of a second or more, as all are on GPUs: then each is in memory before the next is over."""
 
 SPARE: dict[str, Any] = {**ANEW, "goes_on": True, "spec": {"spares": 1}}
 PATIENCE_SECONDS = 10
@@ -112,7 +114,7 @@ FAULTS = {
     "leader-deleted-in-place": Fault("rank 0's pod is deleted, from memory", _delete(), rank=0, **ANEW),
     "pod-killed": Fault("a pod is killed", _kill_pod),
     "pod-killed-in-place": Fault("a pod is killed and made anew, from memory", _kill_pod, **ANEW),
-    "pod-killed-slow-steps": Fault("a pod is killed and made anew; a step takes 1 s", _kill_pod, pace=1.0, **ANEW),
+    "pod-killed-slow-steps": Fault("a pod is killed and made anew; steps of a second", _kill_pod, **SLOW, **ANEW),
     "leader-killed": Fault("rank 0's pod is killed", _kill_pod, rank=0),
     "leader-killed-in-place": Fault("rank 0's pod is killed and made anew, from memory", _kill_pod, rank=0, **ANEW),
     "node-lost": Fault("a node is switched off", _switch_off, loses_node=True),
@@ -120,7 +122,7 @@ FAULTS = {
         "a node is switched off, and its pod made anew, from memory", _switch_off, loses_node=True, **ANEW
     ),
     "node-lost-slow-steps": Fault(
-        "a node is switched off, and its pod made anew; a step takes 1 s",
+        "a node is switched off, and its pod made anew; steps of a second",
         _switch_off,
         loses_node=True,
         pace=1.0,
@@ -131,11 +133,10 @@ FAULTS = {
         "a node is switched off, and a spare takes its pod's place", _switch_off, loses_node=True, **SPARE
     ),
     "node-lost-spare-slow-steps": Fault(
-        "a node is switched off, and a spare takes its pod's place; a step takes 1 s",
+        "a node is switched off, and a spare takes its pod's place; steps of a second",
         _switch_off,
         loses_node=True,
-        pace=1.0,
-        **SPARE,
+        **{**SPARE, "spec": {**SPARE["spec"], **SLOW["spec"]}},
     ),
     "node-lost-shrinks": Fault(
         f"a node is switched off, and after {PATIENCE_SECONDS} s the gang goes on without it",
@@ -144,19 +145,19 @@ FAULTS = {
         **SHRINKS,
     ),
     "node-lost-shrinks-slow-steps": Fault(
-        f"a node is switched off, and after {PATIENCE_SECONDS} s the gang goes on without it; a step takes 1 s",
+        f"a node is switched off, and after {PATIENCE_SECONDS} s the gang goes on without it; steps of a second",
         _switch_off,
         loses_node=True,
-        pace=1.0,
-        **SHRINKS,
+        **{**SHRINKS, "spec": {**SHRINKS["spec"], "training": {"effectiveBatch": 4 * SLOW_PASSES}}},
     ),
     "xid-79-in-place": Fault(
         "a GPU falls off the bus (XID 79), and its pod is made anew, from memory", _gpu(xid=79), cordons=True, **ANEW
     ),
     "xid-79-slow-steps": Fault(
-        "a GPU falls off the bus (XID 79), and its pod is made anew; a step takes 1 s",
+        "a GPU falls off the bus (XID 79), and its pod is made anew; steps of a second",
         _gpu(xid=79),
-        pace=1.0,  # by a PYTHONPATH, so the report is only a claim, and no node is cordoned for it
+        cordons=True,
+        **SLOW,
         **ANEW,
     ),
     "leader-xid-79-in-place": Fault(

@@ -142,8 +142,9 @@ class MemoryState(Group):
         default="0",
         description="Optimizer steps from one copy of each rank's state into /dev/shm to the next; ranks that start anew in "
         "the same pods go on from it. Auto = as often as it costs no more than a hundredth of the time, 0 = never. It takes "
-        "twice the state of a node's ranks, and as much again where lost pods are made anew one by one; where that much is "
-        "not there it is said, and nothing is kept. Only with inPlace: Auto.",
+        "twice the state of a node's ranks, and as much again where lost pods are made anew one by one; with spec.elastic "
+        "that of all nodes beside it (`oarlock-trainer plan` says how much). Where that is not there it is said, and nothing "
+        "is kept. Only with inPlace: Auto.",
     )
 
 

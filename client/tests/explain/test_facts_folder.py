@@ -16,7 +16,7 @@ from oarlock.explain import explain
 from oarlock.facts.folder import NoOutputError, from_folder, read_output
 from oarlock_api.contract.history import MAX_STORY, read_story
 from oarlock_api.contract.kept_spec import KeptSpec
-from oarlock_api.contract.layout import REPORTS
+from oarlock_api.contract.layout import FINISHED, REPORTS
 
 NOW = datetime(2026, 11, 23, 11, tzinfo=UTC)
 
@@ -168,3 +168,31 @@ def test_of_reports_no_more_bytes_are_read_than_there_is_room_for(tmp_path: Path
     found, missing = read_output(tmp_path, most_reports=3000)
     assert len(found.reports) == 3
     assert "some reports" in {one.what for one in missing}
+
+
+def without_history(folder: Path, *, finished: int | None = None, by: str = UID) -> str:
+    """What is told of the output of ranks that had no agent, the last of whose steps was 2,000."""
+    for path in (folder / ".oarlock/history", folder / REPORTS):
+        for file in path.iterdir():
+            file.unlink()
+    rows = [{"step": 2000, "total": 3000, "loss": 0.5, "time": "2026-11-23T10:50:00Z"}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if finished is not None:
+        (folder / FINISHED).write_text(json.dumps({"jobUid": by, "attempt": 1, "step": finished}))
+    now = explain(from_folder(folder, now=NOW)).now
+    return f"{now.cause}: {now.message}"
+
+
+@pytest.mark.parametrize(
+    ("finished", "by", "told"),
+    [
+        (2000, UID, "Succeeded: it ended well after step 2,000; the newest checkpoint is step 400"),
+        (1000, UID, "Gone: it left no history; its last step was 2,000 of 3,000, at 2026-11-23T10:50:00Z; the newest"),
+        (2000, "another", "Gone: it left no history; its last step was 2,000 of 3,000"),
+        (None, UID, "Gone: it left no history; its last step was 2,000 of 3,000"),
+    ],
+)
+def test_a_run_without_agents_has_come_to_its_end_where_its_output_says_so(
+    folder: Path, finished: int | None, by: str, told: str
+) -> None:
+    assert without_history(folder, finished=finished, by=by).startswith(told)

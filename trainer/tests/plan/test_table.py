@@ -106,19 +106,28 @@ def test_what_the_state_of_one_node_takes_has_no_other_nodes_beside_it() -> None
 
 
 @pytest.mark.parametrize(
-    ("shared", "lacks"),
-    [("429G", ""), ("428G", "2 of them may keep nothing there"), ("143G", "2 of them may keep nothing there")],
-)
-def test_an_elastic_gang_is_told_what_fewer_nodes_take(shared: str, lacks: str) -> None:
+    ("pod", "lacks"),
+    [
+        ({"sharedMemory": "429G"}, ""),
+        (
+            {"sharedMemory": "428G"},
+            "have 428.0 GB: raise them, or fewer nodes may keep nothing there",
+        ),
+        (
+            {"sharedMemory": "429G", "resources": {"limits": {"memory": "179G"}}},
+            "have 143.3 GB: raise them, or fewer nodes may keep nothing there",
+        ),
+    ],
+)  # fmt: skip
+def test_an_elastic_gang_is_told_what_fewer_nodes_take(pod: dict[str, Any], lacks: str) -> None:
     kept = {"inPlace": "Auto", "memory": {"everySteps": "Auto"}}
     elastic = {"minNodes": 2, "patienceSeconds": 10}
-    lines = in_memory(
-        told(recovery=kept, pod={"sharedMemory": shared}, elastic=elastic, effectiveBatch=32, batchSize=1)
-    )
+    lines = in_memory(told(recovery=kept, pod=pod, elastic=elastic, effectiveBatch=32, batchSize=1))
     assert lines[1].strip() == (
-        "142.8 GB to go on with fewer nodes from there, and to keep the state of 2 of them 428.5 GB (spec.elastic)"
+        "with 2 nodes (spec.elastic) 142.8 GB of each to go on from memory, and 428.5 GB to keep the state there again"
     )
-    assert [line.partition(", or ")[2] for line in lines[2:]] == ([lacks] if lacks else [])
+    said = "sharedMemory, and the memory limit less the rest, "
+    assert [line.strip() for line in lines[2:]] == ([said + lacks] if lacks else [])
 
 
 def in_memory(said: str) -> list[str]:

@@ -185,21 +185,25 @@ def test_a_gang_of_3_nodes_goes_on_as_2_as_3_as_1_and_as_3_with_the_losses_and_p
     assert found.losses() == pytest.approx(calm, rel=TOLERANCE)
 
 
-def test_with_checkpoints_off_a_gang_of_3_nodes_goes_on_as_2_and_as_1_from_memory_and_as_3_from_what_they_saved(
+def test_a_gang_of_3_nodes_goes_on_as_2_and_as_1_from_memory_and_as_3_from_what_they_saved(
     pods: Callable[..., Pods], calm: dict[int, float]
 ) -> None:
-    fields = {"checkpoint": {"intervalSteps": 1000}}
+    fields = {"checkpoint": {"intervalSteps": 6}}
     elastic = {"minNodes": 1, "patienceSeconds": 1}
     found = pods(pods=3, fields=fields, memory={"everySteps": "1"}, nodes=3, elastic=elastic)
-    for number, lost in ((1, 1), (2, 2)):
+    for number, lost, step in ((1, 1, 7), (2, 2, 13)):  # the first ones after a checkpoint
         found.until(
-            lambda status, number=number: (status.get("round") or 1) == number and (status["step"] or 0) >= 4 * number,
-            f"step {4 * number}",
+            lambda status, number=number, step=step: (
+                (status.get("round") or 1) == number and (status["step"] or 0) >= step and status["checkpoint"]
+            ),
+            f"step {step}",
         )
         found.lose(lost)
         with Reads(found.output) as reads:
             found.trains_in(number + 1)
             assert not [name for name in reads.names() if name.startswith("checkpoints/")]
+            next((found.output / "checkpoints").glob("*/*.state")).read_bytes()
+            assert [name for name in reads.names() if name.startswith("checkpoints/")], "it would be seen"
     found.pause.touch()
     found.replace(1, 2)
     found.until(

@@ -122,7 +122,7 @@ def lose_node_1(nodes: Nodes, fault: Callable[[Nodes], Callable[[], object]] = s
         nodes.start(agent)
 
     def both() -> bool:
-        return any(set(of) == {0, 1} and step >= 4 for step, of in held(nodes.memory(0), ranks_per_node=1).items())
+        return any(set(of) == {0, 1} and step >= 4 for step, _, of in held(nodes.memory(0), ranks_per_node=1))
 
     eventually(both, f"both parts on node 0:\n{nodes.logs()}")
     strike()

@@ -28,13 +28,14 @@ def remember(
     *,
     every: int | None = 1,
     keep: int | None = None,
+    made_by: int | None = None,
     engine: Any = None,
     ranks: Any = None,
     ring: bool = False,
     round_: int = 1,
 ) -> Memory:
     job: Any = Facts(round_=round_)
-    return Memory(folder, job, ranks or Alone(), engine or Plain(), every=every, keep=keep, ring=ring)
+    return Memory(folder, job, ranks or Alone(), engine or Plain(), every=every, keep=keep, made_by=made_by, ring=ring)
 
 
 def step(memory: Memory, number: int, *, told: tuple[float, float, float] | None = None) -> tuple[float, float, float]:

@@ -117,6 +117,8 @@ class World:
     steps: int = 10**9
     harsh: bool = True
     linked: bool = False
+    copied: float = 0.8
+    """How often a node has its copy of a step by the time of the next."""
     now: float = 0.0
     step: int = 0
     pods: list[Pod] = field(default_factory=list)
@@ -485,7 +487,7 @@ class World:
         """Each has its own part of the step, and most have a copy of the place before theirs."""
         for pod in living:
             place = members.index(pod.rank)
-            copied = {(place - 1) % len(members)} if self._random.random() < 0.8 else set()
+            copied = {(place - 1) % len(members)} if self._random.random() < self.copied else set()
             held = Held(self.step, len(members), tuple(sorted({place} | copied)))
             pod.memory = dict([*pod.memory.items(), (self.step, held)][-2:])
 

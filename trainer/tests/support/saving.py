@@ -51,6 +51,9 @@ class Alone:
     def shares(self, work: Callable[[], Any], _go_on: Callable[[], None]) -> list[Any]:
         return [work()]
 
+    def barrier(self) -> None:
+        """Waits for nobody."""
+
     def bound_waiting(self, seconds: float) -> None:
         """Waits for nobody."""
 

@@ -10,6 +10,8 @@ from oarlock_api.contract.wire import WireError, integer, parse_object, text
 
 PRIVATE = ".oarlock"
 OWNER = f"{PRIVATE}/owner"
+FINISHED = f"{PRIVATE}/finished"
+"""Of a job that came to its end: its UID, the attempt and the last step."""
 REPORTS = f"{PRIVATE}/reports"
 CHECKPOINTS = "checkpoints"
 MODEL = "model"

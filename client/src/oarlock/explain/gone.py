@@ -57,7 +57,7 @@ def _over(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> Now:
     ]
     reasons = {text(line.get("reason"), 64) for line in ended[-1:]}  # of rank 0's pods before, the attempt went on
     if newest is None:
-        return _now(Cause.GONE, f"nothing is known of this job{kept}", step=step)
+        return _without_story(facts.output, step, kept)
     if newest.faults:
         trouble = newest.faults[0]
         cause = named(trouble.cause) or Cause.GONE
@@ -70,6 +70,20 @@ def _over(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> Now:
     heard = text(lines.all[-1].get("time"), 40) if lines.all else ""
     since = f"; the last word is from {heard}" if heard else ""
     return _now(Cause.GONE, f"attempt {newest.number} left no word of its end{since}{kept}", step=step)
+
+
+def _without_story(output: Output | None, step: int | None, kept: str) -> Now:
+    """Of ranks that had no agent, as those of `oarlock-trainer train`, or whose history was off."""
+    raw = output.metrics[-1] if output and output.metrics else {}
+    last = parse_line(raw)
+    end = integer(output.finished.get("step")) if output and output.finished else None
+    if end is not None and (last.step or 0) <= end:  # it may have been given more steps since
+        return _now(Cause.SUCCEEDED, f"it ended well after step {end:,}{kept}", step=step)
+    if last.step is None:
+        return _now(Cause.GONE, f"nothing is known of this job{kept}", step=step)
+    of = f" of {last.total_steps:,}" if last.total_steps else ""
+    said = f"it left no history; its last step was {last.step:,}{of}, at {text(raw.get('time'), 40)}{kept}"
+    return _now(Cause.GONE, said, step=step)
 
 
 def _now(

@@ -7,6 +7,7 @@ folder, and no more of them than ours can leave.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
@@ -17,7 +18,15 @@ from oarlock.facts.model import Facts, Missing, Object, Output
 from oarlock_api.contract.beneath import Beneath, beneath
 from oarlock_api.contract.history import MAX_LINE, MAX_READ, METRICS, read_story
 from oarlock_api.contract.kept_spec import read_spec
-from oarlock_api.contract.layout import CHECKPOINTS, OWNER, PRIVATE, REPORTS, parse_checkpoint_name, parse_owner
+from oarlock_api.contract.layout import (
+    CHECKPOINTS,
+    FINISHED,
+    OWNER,
+    PRIVATE,
+    REPORTS,
+    parse_checkpoint_name,
+    parse_owner,
+)
 from oarlock_api.contract.regular_file import read_regular, read_spread
 from oarlock_api.contract.report import MAX_BYTES
 from oarlock_api.contract.wire import WireError, parse_object
@@ -93,6 +102,9 @@ def read_output(
         missing.append(Missing(what="the settings", why=str(error)))
     if spec and owner and spec["job"] != owner["jobUid"]:
         spec = None  # of a job that had this output before
+    finished: Object | None = None
+    with suppress(OSError, WireError):  # most have not
+        finished = parse_object(read_regular(folder / FINISHED, most=MAX_BYTES + 1).decode(), max_bytes=MAX_BYTES)
     found_there = Output(
         folder=str(folder),
         owner=owner,
@@ -101,6 +113,7 @@ def read_output(
         reports=tuple(_reports(folder / REPORTS, missing, most_reports)),
         checkpoints=tuple(_checkpoints(folder / CHECKPOINTS)),
         metrics=tuple(_metrics(folder / METRICS, MAX_METRICS if most_metrics is None else most_metrics)),
+        finished=finished if finished and owner and finished.get("jobUid") == owner["jobUid"] else None,
     )
     return found_there, tuple(missing)
 

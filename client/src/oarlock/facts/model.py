@@ -27,7 +27,8 @@ class Output:
 
     `folder` is where it was read. `owner` is the fence. `history` are the lines of the story, `reports` the fault reports of
     all pods by attempt and rank, `spec` the settings as oarlock_api.contract.kept_spec has them, `metrics` lines of
-    metrics.jsonl, bounded and evenly spread. `checkpoints` have step, attempt, savedAt and committed.
+    metrics.jsonl, bounded and evenly spread. `checkpoints` have step, attempt, savedAt and committed. `finished` is what the
+    owner's job has left at its end, where it came to that.
     """
 
     folder: str
@@ -37,6 +38,7 @@ class Output:
     spec: Object | None = None
     checkpoints: tuple[Object, ...] = ()
     metrics: tuple[Object, ...] = ()
+    finished: Object | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

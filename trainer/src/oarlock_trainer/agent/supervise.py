@@ -383,8 +383,8 @@ class _Supervisor:
         self._standby.end()
         places = tuple(place.rank for place in order.members)
         self._ranks.be_of_round(places)
-        # Where places have changed, ranks wait for a part of the state that is copied first.
-        self._judge_anew(order.step if places == self._places else None)
+        # Where places have changed, or their number has, ranks wait for parts of the state that are copied first.
+        self._judge_anew(order.step if places == self._places and not order.made_by else None)
         self._places = places
         self._deadline = math.inf
         self._start_ranks(order.round, resume_variables(order.step, order.made_by))

@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.layout import OWNER, PRIVATE, Owner, parse_owner
+from oarlock_api.contract.layout import FINISHED, OWNER, Owner, parse_owner
 from oarlock_api.contract.rounds import number_of
 from oarlock_api.contract.wire import WireError, text
 from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-FINISHED = f"{PRIVATE}/finished"
 _LISTED = 64
 """Checkpoint names that fit into the file's 4096 bytes."""
 

@@ -19,8 +19,15 @@ from oarlock_trainer.commands import launched
 from oarlock_trainer.ranks import rank_host
 from oarlock_trainer.runtime.assignment import AssignmentError, read_assignment
 
-_INTERRUPTED = 128 + signal.SIGINT
-"""What a shell shows for a program that Ctrl-C ended."""
+_SHELLS = 128
+"""What a shell adds to the number of the signal that ended a program."""
+
+
+class _AskedError(BaseException):
+    """Ctrl-C, or SIGTERM: the ranks are to save and end. Raised wherever the main thread is."""
+
+    def __init__(self, number: int) -> None:
+        self.code = _SHELLS + number
 
 
 def preprocess(job: Path) -> int:
@@ -44,7 +51,10 @@ def preprocess(job: Path) -> int:
 
 
 def run(job: Path, program: str) -> int:
-    """Run all ranks; the first that fails ends the others. Returns its exit code, or 0."""
+    """Run all ranks; the first that fails ends the others. Returns its exit code, or 0.
+
+    Ctrl-C and SIGTERM have all of them save at the next step boundary, and end; a second one ends them at once.
+    """
     os.environ.update(
         {
             Variable.CONFIG: str(job.absolute()),
@@ -69,20 +79,33 @@ def run(job: Path, program: str) -> int:
         rank_host.load(rank_host.WARM)()  # as in a pod: imported once, for all ranks
     ranks = rank_host.ForkedRanks(rank_host.load(program))
     ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
-    failed = 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _ask)
+    return _wait_for(ranks)
+
+
+def _wait_for(ranks: rank_host.ForkedRanks) -> int:
+    failed = asked = 0
     while ranks:
         try:
             ended = ranks.reap(block=True)
-        except KeyboardInterrupt:
-            sys.stderr.write("interrupted: the same command goes on from the newest checkpoint, if there is one\n")
-            failed = _INTERRUPTED
-            ranks.signal(signal.SIGKILL)
+        except _AskedError as error:
+            again, asked = asked, error.code
+            words = (
+                "ended at once" if again else "the ranks save at the next step, and end; once more ends them at once"
+            )
+            sys.stderr.write(f"{words}. The same command goes on from the newest checkpoint\n")
+            ranks.signal(signal.SIGKILL if again else signal.SIGTERM)
             continue
         for _rank, code in ended:
-            if code and not failed:
+            if code and not failed and not (asked and code == ExitCode.LEFT_ON_REQUEST):
                 failed = exit_code(code)
                 ranks.signal(signal.SIGKILL)
-    return failed
+    return asked or failed
+
+
+def _ask(number: int, _frame: object) -> None:
+    raise _AskedError(number)
 
 
 def _free_port() -> int:

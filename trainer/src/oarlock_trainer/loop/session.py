@@ -203,6 +203,7 @@ def _memory(setup: Setup, engine: Engine) -> Memory | None:
         engine,
         every=int(every) if every.isdecimal() else None,
         keep=resumed.step if resumed and resumed.in_memory else None,
+        made_by=resumed.manifest.world_size if resumed and resumed.in_memory else None,
         adapters=saved_adapters(setup.job, engine.weights),
         ring=setup.ring,
     )

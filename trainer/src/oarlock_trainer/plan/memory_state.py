@@ -33,28 +33,28 @@ def in_memory(work: Workload, spec: TrainingJobSpec) -> Iterator[str]:
     shared = whole_bytes(spec.pod.shared_memory)
     if needed > shared:
         yield f"              more than pod.sharedMemory, {shared / GB:.1f} GB: raise it, or nothing is kept there"
-    elif spec.elastic:
-        yield from _with_fewer_nodes(saved_bytes(work) * work.ranks, spec.elastic.min_nodes, shared)
     limit = (spec.pod.resources.limits or {}).get("memory")
-    everything = needed + host_bytes(work) * ranks
-    if limit is not None and everything > whole_bytes(str(limit)):
+    rest = host_bytes(work) * ranks
+    if limit is not None and needed + rest > whole_bytes(str(limit)):
         yield (
-            f"              with the rest {everything / GB:.1f} GB, more than the pod's limit of "
+            f"              with the rest {(needed + rest) / GB:.1f} GB, more than the pod's limit of "
             f"{whole_bytes(str(limit)) / GB:.1f}: raise pod.resources.limits.memory, or nothing is kept there"
         )
+    if spec.elastic:
+        most = shared if limit is None else min(shared, whole_bytes(str(limit)) - rest)
+        yield from _with_fewer_nodes(saved_bytes(work) * work.ranks, spec.elastic.min_nodes, most)
 
 
-def _with_fewer_nodes(state: float, nodes: int, shared: int) -> Iterator[str]:
-    """What an elastic gang needs of each node once it is smaller. `state`: bytes of the whole gang's, once."""
-    own = (4 if nodes > 1 else 2) * state / nodes
+def _with_fewer_nodes(state: float, nodes: int, most: float) -> Iterator[str]:
+    """What an elastic gang needs of each node once it is smaller, and has `most` of. `state`: bytes of all nodes', once."""
+    kept = state + (4 if nodes > 1 else 2) * state / nodes
     yield (
-        f"              {state / GB:.1f} GB to go on with fewer nodes from there, and to keep the state of {nodes} of them "
-        f"{(state + own) / GB:.1f} GB (spec.elastic)"
+        f"              with {nodes} nodes (spec.elastic) {state / GB:.1f} GB of each to go on from memory, and "
+        f"{kept / GB:.1f} GB to keep the state there again"
     )
-    if state > shared:
-        lacks = "fewer nodes go on from the newest checkpoint"
-    elif state + own > shared:
-        lacks = f"{nodes} of them may keep nothing there"
-    else:
-        return
-    yield f"              pod.sharedMemory is {shared / GB:.1f} GB: raise it, or {lacks}"
+    if kept > most:
+        lacks = "go on from the newest checkpoint" if state > most else "may keep nothing there"
+        yield (
+            f"              sharedMemory, and the memory limit less the rest, have {most / GB:.1f} GB: raise them, or fewer "
+            f"nodes {lacks}"
+        )

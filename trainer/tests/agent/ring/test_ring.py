@@ -13,7 +13,7 @@ from agent_process import eventually, free_port
 from keeping import CONTENT, KEY, OF, content, keep
 
 from oarlock_api.contract.rounds import InPlace
-from oarlock_trainer.agent.ring import restore
+from oarlock_trainer.agent.ring import parts_server, peer, pull, restore
 from oarlock_trainer.agent.ring import ring as module
 from oarlock_trainer.agent.ring.ring import Ring
 from oarlock_trainer.agent.status.status_server import StatusServer
@@ -131,7 +131,7 @@ def test_of_a_node_with_several_ranks_a_part_that_is_there_is_not_copied_again(
         return piece(name, offset)
 
     monkeypatch.setattr(peer, "piece", once_broken)
-    epoch = two.rings[1]._epoch
+    epoch = two.rings[1]._copier.epoch
     with pytest.raises(module.PeerError, match="broke"):
         two.rings[1]._copy_newest(epoch)
     two.rings[1]._copy_newest(epoch)
@@ -177,7 +177,7 @@ def test_where_ranks_went_on_from_elsewhere_a_copy_of_the_same_step_of_an_earlie
     two.rings[1].went_on_from(5)
     assert two.held(1) == {}
     with pytest.raises(module.PeerError, match="round 1"):
-        two.rings[1]._copy_newest(two.rings[1]._epoch)
+        two.rings[1]._copy_newest(two.rings[1]._copier.epoch)
     keep(two.folders[0], 7, place=1, content=b"again", round_=2)
     eventually(lambda: 7 in steps_of(two.folders[1], 0), "step 7 of round 2")
     assert content(two.folders[1], 7) == b"again"
@@ -204,7 +204,7 @@ def test_nothing_comes_back_from_a_node_whose_memory_is_of_no_round(two: Two) ->
 
 def test_once_no_rank_is_left_nothing_changes_any_more(two: Two) -> None:
     two.rings[1].begin(1, None)
-    epoch = two.rings[1]._epoch
+    epoch = two.rings[1]._copier.epoch
     two.rings[1].stop()
     two.rings[0].server.round = 1
     keep(two.folders[0], 7)
@@ -309,7 +309,7 @@ def test_a_request_that_fails_again_and_again_is_given_up_and_the_log_says_why(
     eventually(lambda: again.ready, "ready")
     assert two.held(0) == {}
     assert len(asked) > 1
-    assert "not all of place 0's state came from pod 1: the network broke" in caplog.text
+    assert "not all of this pod's state came back from pod 1: the network broke" in caplog.text
 
 
 def test_a_pod_whose_part_nobody_has_is_ready_without(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,7 +397,9 @@ def test_a_new_pod_gets_back_its_places_part_from_whichever_pod_has_it(three: Tw
 
 @pytest.fixture
 def shrinking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
-    """Three nodes, of which 2 is lost: step 7 is on all, each with its copy of the node before it."""
+    """Three nodes, of which 2 is lost: step 7 is on all, each with its copy of the node before it. Parts have many pieces."""
+    for server_or_client in (parts_server, peer):
+        monkeypatch.setattr(server_or_client, "PIECE", len(CONTENT) // 7)
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(restore, "_LOOK_SECONDS", 0.01)
     gang = Two(tmp_path, nodes=3)
@@ -438,11 +440,44 @@ def test_parts_of_other_places_stay_until_a_newer_state_of_this_round_is_copied(
     keep(shrinking.folders[0], 8, rank=0, place=1, round_=2, world=2)
     eventually(lambda: shrinking.held(1).get(8) == (0,), "the copy on pod 1")
     assert shrinking.held(1)[7] == (0, 1, 2), "pod 0 has no copy of pod 1's yet"
+    assert [content(shrinking.folders[1], 7, rank=rank)[-1] for rank in range(3)] == [0, 1, 2]
     keep(shrinking.folders[1], 8, rank=1, place=1, round_=2, world=2)
     for pod in (0, 1):
         eventually(lambda: shrinking.held(pod).get(7) == (0, 1), "that the third part is gone")  # noqa: B023
         assert shrinking.held(pod)[8] == (0, 1)
+        assert [content(shrinking.folders[pod], 7, rank=rank)[-1] for rank in (0, 1)] == [0, 1]
     assert steps_of(shrinking.folders[0], 2) == []
+
+
+def test_where_a_part_cannot_be_had_none_is_asked_for_after_it_and_what_came_is_gone(
+    shrinking: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restore, "_REACH_SECONDS", 0.0)
+    for node in range(3):
+        for path in shrinking.folders[node].glob("*-rank-00001.json"):
+            path.unlink()
+    shrink(shrinking)
+    assert shrinking.held(0) == {7: (0,)}, "it had place 2's"
+    assert shrinking.held(1) == {7: (0,)}, "it got place 2's"
+
+
+def test_where_all_parts_have_no_room_nothing_is_copied(
+    shrinking: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pull.cgroup, "free_memory", lambda: len(CONTENT) // 2)
+    shrink(shrinking)
+    assert "are free: raise spec.pod.sharedMemory" in caplog.text
+    assert shrinking.held(0) == {7: (0,)}
+
+
+def test_a_node_that_had_no_room_for_a_copy_still_forgets_other_places_parts(
+    shrinking: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink(shrinking)
+    monkeypatch.setattr(shrinking.rings[0], "_full_epoch", shrinking.rings[0]._copier.epoch)
+    keep(shrinking.folders[0], 8, rank=0, place=1, round_=2, world=2)
+    keep(shrinking.folders[0], 8, rank=1, place=1, round_=2, world=2)
+    eventually(lambda: shrinking.held(0).get(7) == (0, 1), "that the third part is gone")
 
 
 def test_a_node_that_trains_alone_keeps_its_own_state_and_no_copy(shrinking: Two) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from oarlock_trainer.checkpoint.memory.held import (
     Held,
+    by_rank,
     folder_of,
     held,
     manifest_name,
@@ -15,7 +16,6 @@ from oarlock_trainer.checkpoint.memory.held import (
     state_name,
     steps_of,
     sweep,
-    worlds_of,
 )
 
 WORLD = 8
@@ -45,7 +45,21 @@ def test_what_another_number_of_ranks_has_made_is_told_apart(tmp_path: Path) -> 
     (tmp_path / manifest_name(7, 2, world=4)).touch()
     (tmp_path / manifest_name(7, 3, world=8)).touch()
     assert held(tmp_path, ranks_per_node=2) == (Held(6, 2, (0,)), Held(5, 4, (0,)))
-    assert worlds_of(tmp_path, 0) == {5: 8, 6: 4}
+    assert steps_of(tmp_path, 0) == [6, 5]
+
+
+def test_all_that_lies_there_is_listed_by_rank(tmp_path: Path) -> None:
+    fill(tmp_path, (5, 0), (5, 12))
+    left = f".tmp-{manifest_name(6, 12, world=WORLD)}-aa"
+    for name in (state_name(12, 1), state_name(3, 2), left, "file"):
+        (tmp_path / name).touch()
+    found = by_rank(tmp_path)
+    assert {rank: set(names) for rank, names in found.items()} == {
+        0: {manifest_name(5, 0, world=WORLD)},
+        3: {state_name(3, 2)},
+        12: {manifest_name(5, 12, world=WORLD), state_name(12, 1), left},
+    }
+    assert by_rank(tmp_path / "none") == {}
 
 
 def test_ranks_are_told_how_many_nodes_made_a_step_where_they_are_not_as_many_themselves() -> None:

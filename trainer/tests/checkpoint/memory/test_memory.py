@@ -19,6 +19,7 @@ from saving import POSITION, Alone, Plain
 
 from oarlock_trainer.checkpoint.format import parse_manifest
 from oarlock_trainer.checkpoint.load import load
+from oarlock_trainer.checkpoint.memory import files as module
 from oarlock_trainer.checkpoint.memory.files import RankFiles
 from oarlock_trainer.checkpoint.memory.held import Held, held, manifest_name, state_name, steps_of
 from oarlock_trainer.checkpoint.memory.resume import resume
@@ -211,7 +212,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
     others = tmp_path / f".tmp-{manifest_name(3, 1, world=1)}-0123"
     for path in (left, others):
         path.touch()
-    remember(tmp_path)
+    remember(tmp_path, ranks=alone(0, 2), engine=Plain(rank=0, ranks=2))
     assert not left.exists()
     assert others.exists()
 
@@ -462,7 +463,7 @@ def test_what_two_have_kept_stays_whole_until_the_second_newer_state_begins(tmp_
     def goes_on() -> bool:
         return resume(job, Alone(), tmp_path, 5, world=2) is not None  # type: ignore[arg-type]
 
-    memory = remember(tmp_path, keep=5)
+    memory = remember(tmp_path, keep=5, made_by=2)
     memory.told(6)
     assert goes_on(), "room for a state of another size was made beside it"
     step(memory, 6)
@@ -476,32 +477,46 @@ def test_what_two_have_kept_stays_whole_until_the_second_newer_state_begins(tmp_
     assert len(list(tmp_path.glob("rank-00000-*.state"))) == 2
 
 
-def test_a_kill_while_a_part_is_set_aside_leaves_it_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("moment", ["before the manifest", "before the old name goes"])
+def test_a_kill_while_a_part_is_set_aside_leaves_it_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
     kept_by_two(tmp_path)
     job: Any = Facts()
     files = RankFiles(tmp_path, 0)
     files.claim(keep=5)
 
-    def killed(path: Path, **_: Any) -> None:
-        if path.name == state_name(0, 0):
+    def killed(path: Path, *_: Any, **__: Any) -> None:
+        if moment == "before the manifest" or path.name == state_name(0, 0):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", killed)
+        patch.setattr(*((module, "write_bytes") if moment == "before the manifest" else (Path, "unlink")), killed)
         with pytest.raises(KeyboardInterrupt):
             files.set_aside(5)
     again = RankFiles(tmp_path, 0)
     again.claim(keep=5)
+    again.set_aside(5)
     for file in again.make(4):
         os.close(file)
     assert resume(job, Alone(), tmp_path, 5, world=2)  # type: ignore[arg-type]
+
+
+def test_parts_that_were_copied_for_nothing_take_no_room(tmp_path: Path) -> None:
+    kept_by_two(tmp_path)
+    memory = remember(tmp_path)
+    step(memory, 1)
+    settle(memory)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        state_name(0, 0), state_name(0, 1), manifest_name(1, 0, world=1)
+    }  # fmt: skip
 
 
 def test_a_copy_of_what_another_number_of_ranks_has_made_is_not_waited_for(tmp_path: Path) -> None:
     memory = remember(tmp_path)
     step(memory, 5)
     settle(memory)
-    larger = remember(tmp_path, keep=5, ring=True, ranks=one_of_nodes(0, 3))
+    larger = remember(tmp_path, keep=5, made_by=1, ring=True, ranks=one_of_nodes(0, 3))
     larger.told(6)
     step(larger, 6, told=(3.0, 1.0, 3.0))
     settle(larger)

@@ -99,7 +99,7 @@ def pull(
     At most `share` of the time goes into asking. Files change within `only_while` alone, which raises StoppedError
     once the part is wanted no more. Raises PeerError, NoRoomError and OSError, and then nothing counts that was not whole.
     """
-    _check_room(folder, part.size, there=files.taken(files.next_place(keep=keep)))
+    check_room(folder, part.size, there=files.taken(files.next_place(keep=keep)))
     with only_while():
         place = files.begin(keep=keep)
         descriptor = files.open(place, part.size)
@@ -142,7 +142,7 @@ def _copy(
         pause((time.monotonic() - began) * (1 / share - 1))
 
 
-def _check_room(folder: Path, size: int, *, there: int) -> None:
+def check_room(folder: Path, size: int, *, there: int) -> None:
     """`there`: bytes of the file that is written over."""
     free = shutil.disk_usage(folder).free
     below_limit = cgroup.free_memory()

@@ -1,4 +1,7 @@
-"""One rank's two files in a node's memory, and the manifests that make them count: for ranks, and for the agent."""
+"""One rank's files in a node's memory, and the manifests that make them count: for ranks, and for the agent.
+
+Two of them take turns. A third one stays beside them, while it counts, of what another number of ranks has made.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,17 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.checkpoint.memory.held import manifest_name, parse_state_name, state_name, worlds_of
+from oarlock_trainer.checkpoint.memory.held import (
+    by_rank,
+    manifest_name,
+    parse_manifest_name,
+    parse_state_name,
+    state_name,
+)
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, write_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 PLACES = (0, 1)
@@ -33,21 +43,24 @@ class RankFiles:
         self._worlds: dict[int, int] = {}
         """Step that counts -> how many ranks made it."""
 
-    def claim(self, *, keep: int | None) -> None:
-        """Make the folder where it is not there; of what counted before, only step `keep` does on. Raises OSError."""
+    def claim(self, *, keep: int | None, names: Iterable[str] | None = None) -> None:
+        """Make the folder where it is not there; of what counted before, only step `keep` does on. Raises OSError.
+
+        `names` of all that lies there of this rank, where they are known.
+        """
         self._folder.mkdir(mode=0o700, exist_ok=True)
         there = self._folder.lstat()
         if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to somebody else", str(self._folder))
-        for path in self._folder.glob(f"{TEMPORARY}*-rank-{self._rank:05}.json*"):
-            path.unlink()
-        self._worlds = worlds_of(self._folder, self._rank)
-        for step in list(self._worlds):
-            if step == keep:
-                self._place_of[step] = self._place(step)
-            else:
+        self._worlds, self._place_of = {}, {}
+        for name in by_rank(self._folder).get(self._rank, ()) if names is None else names:
+            found = parse_manifest_name(name)
+            if found and found.step == keep and keep not in self._worlds:
+                self._worlds[keep] = found.world
+                self._place_of[keep] = self._place(keep)
+            elif found or name.startswith(TEMPORARY):
                 # Ranks that go on from elsewhere may come to other figures at this step: the two must not mix.
-                self._forget(step)
+                (self._folder / name).unlink(missing_ok=True)
         self._clear_aside()
 
     def set_aside(self, step: int) -> None:
@@ -116,6 +129,10 @@ class RankFiles:
         """The newest step that counts."""
         return max(self._place_of, default=None)
 
+    def bytes_of(self, step: int) -> int:
+        """Of a step's part; 0 where it does not count."""
+        return self._state(self._place_of[step]).stat().st_size if step in self._place_of else 0
+
     def world(self, step: int) -> int:
         """How many ranks made a step that counts."""
         return self._worlds[step]
@@ -137,9 +154,10 @@ class RankFiles:
         """`next_place`; what lies there counts no longer."""
         place = self.next_place(keep=keep)
         counts = any(of in PLACES for of in self._place_of.values())
-        for step in [step for step, of in self._place_of.items() if of == place or (of == _ASIDE and counts)]:
+        over = {place, _ASIDE} if counts else {place}
+        for step in [step for step, of in self._place_of.items() if of in over and step != keep]:
             self._forget(step)
-        if counts:
+        if _ASIDE not in self._place_of.values():
             self._state(_ASIDE).unlink(missing_ok=True)
         return place
 
@@ -149,12 +167,11 @@ class RankFiles:
         write_bytes(self._manifest(step), manifest.encode())
         self._place_of[step] = place
 
-    def remove(self) -> None:
-        """All of this rank's. The memory is free once no process maps it."""
-        for step, world in worlds_of(self._folder, self._rank).items():
-            (self._folder / manifest_name(step, self._rank, world=world)).unlink(missing_ok=True)
-        for place in (*PLACES, _ASIDE):
-            self._state(place).unlink(missing_ok=True)
+    def remove(self, names: Iterable[str] | None = None) -> None:
+        """All of this rank's; `names` as for claim. The memory is free once no process maps it."""
+        names = by_rank(self._folder).get(self._rank, ()) if names is None else names
+        for name in sorted(names, key=lambda name: name.endswith(".state")):  # what makes a state count goes first
+            (self._folder / name).unlink(missing_ok=True)
         with suppress(OSError):  # the last rank's turn
             self._folder.rmdir()
 

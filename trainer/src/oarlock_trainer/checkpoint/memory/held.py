@@ -18,6 +18,7 @@ RING = "OARLOCK_MEMORY_RING"
 """Environment variable of ranks, "1": their node keeps what the ranks of the node before it have, too."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the pod's own volume
 _STATE = re.compile(r"rank-(\d{5,})-([012])\.state")
+_RANK = re.compile(r"\brank-(\d{5,})")
 _MANIFEST = re.compile(r"step-(\d+)-of-(\d+)-rank-(\d{5,})\.json")
 
 
@@ -29,7 +30,9 @@ class Held(NamedTuple):
     places: tuple[int, ...]
 
 
-class _Manifest(NamedTuple):
+class ManifestName(NamedTuple):
+    """What the name of a manifest says: whose part it is, of `world` ranks."""
+
     step: int
     world: int
     rank: int
@@ -82,23 +85,24 @@ def manifest_name(step: int, rank: int, *, world: int) -> str:
     return f"step-{step}-of-{world}-rank-{rank:05}.json"
 
 
+def parse_manifest_name(name: str) -> ManifestName | None:
+    """None where it is no manifest's name."""
+    found = _MANIFEST.fullmatch(name)
+    return ManifestName(*map(int, found.groups())) if found else None
+
+
 def steps_of(folder: Path, rank: int) -> list[int]:
     """The steps whose state a rank has here, newest first."""
-    return sorted(worlds_of(folder, rank), reverse=True)
+    return sorted({step for step, _, of in _manifests(folder) if of == rank}, reverse=True)
 
 
-def worlds_of(folder: Path, rank: int) -> dict[int, int]:
-    """The same steps, each with the number of ranks that made it."""
-    return {step: world for step, world, of in _manifests(folder) if of == rank}
-
-
-def ranks_of(folder: Path) -> set[int]:
-    """Those of which anything lies here, whether it counts or not."""
-    try:
-        states = [found for path in folder.iterdir() if (found := _STATE.fullmatch(path.name))]
-    except OSError:
-        return set()
-    return {int(found[1]) for found in states} | {one.rank for one in _manifests(folder)}
+def by_rank(folder: Path) -> dict[int, list[str]]:
+    """Rank -> names of all that lies here of it, whether it counts or not. Listed once, for all ranks."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for name in _names(folder):
+        if rank := _RANK.search(name):
+            found[int(rank[1])].append(name)
+    return dict(found)
 
 
 def held(folder: Path, *, ranks_per_node: int) -> tuple[Held, ...]:
@@ -116,11 +120,13 @@ def held(folder: Path, *, ranks_per_node: int) -> tuple[Held, ...]:
     return tuple(Held(*key, tuple(of)) for key, of in sorted(places.items(), reverse=True))
 
 
-def _manifests(folder: Path) -> list[_Manifest]:
+def _manifests(folder: Path) -> list[ManifestName]:
     """Of each that lies there, what its name says."""
+    return [parsed for name in _names(folder) if (parsed := parse_manifest_name(name))]
+
+
+def _names(folder: Path) -> list[str]:
     try:
-        names = [path.name for path in folder.iterdir()]
+        return [path.name for path in folder.iterdir()]
     except OSError:  # what can't be read is not held
         return []
-    parsed = (_MANIFEST.fullmatch(name) for name in names)
-    return [_Manifest(*map(int, found.groups())) for found in parsed if found]

@@ -17,15 +17,15 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.status import Degradation, pod_of_gang
 from oarlock_trainer.checkpoint.format import CheckpointManifest, FileFacts
 from oarlock_trainer.checkpoint.layout import ELEMENT, runs_of
 from oarlock_trainer.checkpoint.memory.files import RankFiles
-from oarlock_trainer.checkpoint.memory.held import ranks_of, state_name, steps_of
+from oarlock_trainer.checkpoint.memory.held import state_name, steps_of
 from oarlock_trainer.checkpoint.memory.rhythm import Rhythm
-from oarlock_trainer.checkpoint.memory.room import Room, lacking, measure
+from oarlock_trainer.checkpoint.memory.room import Room, clear_others, lacking, measure
 from oarlock_trainer.checkpoint.snapshot import Snapshot
 from oarlock_trainer.engine import own_gpu
 from oarlock_trainer.runtime import channel
@@ -69,14 +69,15 @@ class Memory:
         *,
         every: int | None,
         keep: int | None = None,
+        made_by: int | None = None,
         adapters: Adapters | None = None,
         ring: bool = False,
     ) -> None:
         """Begin to make the memory, where all nodes have enough. Collective.
 
         `every`: steps from one snapshot to the next, None = as often as it costs little. `keep`: the step that the ranks went
-        on from, if that was from memory; what else lies there counts no longer. `adapters` of a LoRA job. `ring`: the nodes'
-        agents keep copies for each other, which need room, too.
+        on from, if that was from memory, which `made_by` ranks made; what else lies there counts no longer. `adapters` of a
+        LoRA job. `ring`: the nodes' agents keep copies for each other, which need room, too.
         """
         self._folder, self._job, self._ranks, self._engine = folder, job, ranks, engine
         self._adapters = adapters
@@ -100,7 +101,7 @@ class Memory:
         self._began = self._stall = 0.0
         self._cost: tuple[float, float] | None = None
         self._making: Background[list[Snapshot]] | None = None
-        if self._has_room(keep):
+        if self._has_room(keep, others=made_by not in (None, ranks.rank_info.world_size)):
             self._making = Background(self._make)
 
     def told(self, step: int) -> tuple[float, float, float]:
@@ -160,24 +161,30 @@ class Memory:
         if not self._off:
             self._give_back()
 
-    def _has_room(self, keep: int | None) -> bool:
-        own: Room | str
-        try:
-            self._files.claim(keep=keep)
-            newest = self._files.newest
-            if newest is not None and self._files.world(newest) != self._ranks.rank_info.world_size:
-                self._files.set_aside(newest)
-            has = self._files.taken() + (self._copies.taken() if self._copies else 0)
-            own = measure(self._folder, node=self._job.node, needs=self._size, has=has)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            own = str(error)
-        told = self._ranks.gather(own)
-        words = next((each for each in told if isinstance(each, str)), "")
+    def _has_room(self, keep: int | None, *, others: bool) -> bool:
+        """`others`: more or fewer ranks have made what lies there."""
+        if others:
+            self._ranks.barrier()  # all of this node have read what they go on from
+        told = self._ranks.gather(_tried(lambda: self._claim(keep, others=others)))
+        if not (words := _first_words(told)):
+            told = self._ranks.gather(_tried(self._measure))
+            words = _first_words(told)
         per_node = self._ranks.rank_info.local_world_size
         words = words or lacking(told, ranks_per_node=per_node, ring=self._copies is not None)
         if words:
             self._give_up(words if self._ranks.rank_info.is_leader else "")
         return not words
+
+    def _claim(self, keep: int | None, *, others: bool) -> None:
+        self._files.claim(keep=keep)
+        if keep is None:
+            clear_others(self._folder, self._ranks.rank_info)  # such as parts that were copied for nothing
+        elif others and self._files.has(keep):
+            self._files.set_aside(keep)
+
+    def _measure(self) -> Room:
+        has = self._files.taken() + (self._copies.taken() if self._copies else 0)
+        return measure(self._folder, node=self._job.node, needs=self._size, has=has)
 
     def _make(self) -> list[Snapshot]:
         """Room for two states: while one is written, the other one counts."""
@@ -299,8 +306,19 @@ class Memory:
                 snapshot.close()
         self._making = self._writing = self._copying = None
         with suppress(OSError):  # the pod's end gives it back, too
-            # This node's ranks share all that lies here: copies of the node before, and what a round of another size made.
-            info = self._ranks.rank_info
-            for rank in ranks_of(self._folder) | {info.rank}:
-                if rank % info.local_world_size == info.local_rank:
-                    RankFiles(self._folder, rank).remove()
+            clear_others(self._folder, self._ranks.rank_info)
+            self._files.remove()
+            if self._copies:
+                self._copies.remove()
+
+
+def _tried(work: Callable[[], Any]) -> Any:
+    """What it returns, or in words why it could not: the others wait for both."""
+    try:
+        return work()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return str(error) or type(error).__name__
+
+
+def _first_words(told: Sequence[Any]) -> str:
+    return next((each for each in told if isinstance(each, str)), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,14 +29,12 @@ def resume(
     """
     all_are_here = world not in (None, ranks.rank_info.world_size)
     own = None if step is None else _own(job, ranks, folder, step, world or ranks.rank_info.world_size)
-    told = ranks.gather(_without_runs(own) if all_are_here else own)
+    told = ranks.gather(_digest(own) if isinstance(own, tuple) and all_are_here else own)
     if own is None and all(each is None for each in told):
         return None
-    whole = [each for each in told if isinstance(each, tuple)]
+    whole = [each for each in told if not isinstance(each, str | None)]
     wrong = next((each for each in told if isinstance(each, str)), "")
-    wrong = wrong or (
-        "not all ranks were told to" if len(whole) < len(told) else _difference(whole, all_are_here=all_are_here)
-    )
+    wrong = wrong or ("not all ranks were told to" if len(whole) < len(told) else _difference(whole))
     if not wrong and isinstance(own, tuple):
         # A part's file can have another name on each node.
         parts = own if all_are_here else tuple(part for each in whole for part in each)
@@ -55,7 +54,7 @@ def _own(job: Job, ranks: RankGroup, folder: Path, step: int, world: int) -> _Pa
     """
     own = ranks.rank_info
     all_are_here = world != own.world_size
-    manifests = []
+    manifests: list[CheckpointManifest] = []
     for rank in range(world) if all_are_here else (own.rank,):
         try:
             manifest = parse_manifest((folder / manifest_name(step, rank, world=world)).read_text(encoding="utf-8"))
@@ -68,29 +67,28 @@ def _own(job: Job, ranks: RankGroup, folder: Path, step: int, world: int) -> _Pa
                     return f"rank {rank}'s part of step {step} is damaged: {folder / file.name}"
         except (OSError, ValueError, KeyError, TypeError) as error:
             return f"rank {rank}'s part of step {step} can't be read: {error}"
+        if manifests and _common(manifest) != _common(manifests[0]):
+            return f"the parts of rank 0 and rank {rank} are not of one run"
         manifests.append(manifest)
     return tuple(manifests)
 
 
-def _difference(told: Sequence[_Parts], *, all_are_here: bool) -> str:
+def _digest(parts: _Parts) -> bytes:
+    """The same on all nodes that have the same parts: few bytes, however many ranks made them."""
+    hashes = [file.sha256 for part in parts for file in part.files]
+    return hashlib.sha256("\n".join([_common(parts[0]).to_json(), *hashes]).encode()).digest()
+
+
+def _difference(told: Sequence[_Parts | bytes]) -> str:
     """Why what the ranks have is no state together; empty where it is."""
-    first = _common(told[0][0])
-    other = next((rank for rank, parts in enumerate(told) if any(_common(one) != first for one in parts)), None)
-    if other is not None:
-        return f"the parts of rank 0 and rank {other} are not of one run"
-    other = next((rank for rank, parts in enumerate(told) if _hashes(parts) != _hashes(told[0])), None)
-    if all_are_here and other is not None:
-        return f"the parts on the nodes of rank 0 and rank {other} are not the same"
+    first = told[0]
+    for rank, each in enumerate(told):
+        if isinstance(first, bytes) or isinstance(each, bytes):
+            if each != first:
+                return f"the parts on the nodes of rank 0 and rank {rank} are not the same"
+        elif _common(each[0]) != _common(first[0]):
+            return f"the parts of rank 0 and rank {rank} are not of one run"
     return ""
-
-
-def _without_runs(own: _Parts | str | None) -> _Parts | str | None:
-    """What others need of all parts: where tensors lie, each reads for itself."""
-    return tuple(replace(part, runs={}) for part in own) if isinstance(own, tuple) else own
-
-
-def _hashes(parts: Sequence[CheckpointManifest]) -> list[str]:
-    return [file.sha256 for one in parts for file in one.files]
 
 
 def _common(manifest: CheckpointManifest) -> CheckpointManifest:

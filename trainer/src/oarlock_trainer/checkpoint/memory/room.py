@@ -6,12 +6,15 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.checkpoint.memory.files import PLACES
+from oarlock_trainer.checkpoint.memory.files import PLACES, RankFiles
+from oarlock_trainer.checkpoint.memory.held import by_rank
 from oarlock_trainer.runtime import cgroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from oarlock_trainer.runtime.job import RankInfo
 
 _GB = 1e9
 
@@ -20,8 +23,8 @@ _GB = 1e9
 class Room:
     """Of one rank's node, and what this rank needs of it. Bytes.
 
-    `folder` is free in the folder's file system, `memory` for this pod; `needs` is one file, `has` what lies there already,
-    with the copy of another node's rank where there is one.
+    `folder` is free in the folder's file system, `memory` for this pod; `needs` is one file, `has` what lies there already
+    to be written over, with the copy of another node's rank where there is one.
     """
 
     node: str
@@ -34,6 +37,19 @@ class Room:
 def measure(folder: Path, *, node: str, needs: int, has: int) -> Room:
     """What is there now. Raises OSError."""
     return Room(node, shutil.disk_usage(folder).free, cgroup.available_memory(), needs, has)
+
+
+def clear_others(folder: Path, info: RankInfo) -> None:
+    """Remove this rank's share of what lies there of ranks that are neither of this node nor of the one before.
+
+    Raises OSError.
+    """
+    first, size = info.rank - info.local_rank, info.local_world_size
+    before = (first - size) % info.world_size
+    there = by_rank(folder)
+    for rank in there.keys() - {*range(first, first + size), *range(before, before + size)}:
+        if rank % size == info.local_rank:
+            RankFiles(folder, rank).remove(there[rank])
 
 
 def lacking(rooms: Sequence[Room], *, ranks_per_node: int, ring: bool = False) -> str:

@@ -1,0 +1,50 @@
+"""Families beside FLUX.1, which all other files train: 20 steps on two real nodes, killed and resumed, beside a calm run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oarlock_api.weights import ModelFamily
+from tests.e2e.jobs import Jobs
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
+
+STEPS, EVERY = 20, 5
+
+
+@pytest.mark.parametrize("family", [one for one in ModelFamily if one is not ModelFamily.FLUX1], ids=str)
+def test_a_family_trains_on_two_nodes_and_goes_on_after_a_kill_with_the_losses_of_a_calm_run(
+    jobs: Jobs, family: ModelFamily
+) -> None:
+    trainer, model = Path(sys.prefix) / "bin/oarlock-trainer", f"models/{family.lower()}-tiny"
+    subprocess.run([trainer, f"make-tiny-{slug(family)}", jobs.output / model], check=True, umask=0o022)
+    training = {"model": {"family": family, "path": f"/output/{model}"}}
+    calm, killed = f"{family.lower()}-calm", f"{family.lower()}-killed"
+    jobs.apply(calm, steps=STEPS, every=EVERY, gpusPerNode=1, training=training)
+    jobs.apply(killed, steps=STEPS, every=EVERY, gpusPerNode=1, training=training)
+    jobs.wait(killed, "a checkpoint", lambda status: "latestCheckpoint" in status)
+    jobs.signal_rank(f"{killed}-1-1", 1, "KILL")
+    ended = jobs.wait_for_end(killed)
+    assert (ended["phase"], ended["attempt"]) == ("Succeeded", 2), ended
+    assert jobs.wait_for_end(calm)["phase"] == "Succeeded"
+    resumed = ended["attempts"][1]["resumedFromStep"]
+    assert resumed in range(EVERY, STEPS, EVERY)
+    undisturbed, again = jobs.losses(calm), jobs.losses(killed)
+    assert {step: loss for (attempt, step), loss in again.items() if attempt == 2} == {
+        step: undisturbed[1, step] for step in range(resumed + 1, STEPS + 1)
+    }
+    assert list((jobs.output / killed / "model/transformer").glob("*.safetensors"))
+
+
+def slug(family: ModelFamily) -> str:
+    """As its command is called."""
+    others = {
+        ModelFamily.QWEN_IMAGE: "qwen_image",
+        ModelFamily.STABLE_DIFFUSION_3: "sd3",
+        ModelFamily.Z_IMAGE: "z-image",
+    }
+    return others.get(family, family.lower())

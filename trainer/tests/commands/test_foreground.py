@@ -1,0 +1,71 @@
+"""`oarlock-trainer train` on one machine: Ctrl-C and SIGTERM save, and the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gang import Gang
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+def job_file(folder: Path, training: dict[str, Any]) -> Path:
+    body = {
+        "version": 2, "job": "flux", "namespace": "default", "job_uid": "u", "attempt": 1, "nodes": 1,
+        "gpus_per_node": 2, "output_directory": str(folder / "output"), "training": training,
+    }  # fmt: skip
+    path = folder / "job.json"
+    path.write_text(json.dumps(body))
+    return path
+
+
+def start(job: Path, *program: str) -> subprocess.Popen[str]:
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "OARLOCK_SIMULATE_GPUS": "1"}
+    command = [sys.executable, "-m", "oarlock_trainer", "train", str(job), *program]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=environment | {"PYTHONPATH": str(SUPPORT)}, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
+
+
+def losses(output: Path) -> dict[int, float]:
+    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    return {line["step"]: line["loss"] for line in lines if "loss" in line}
+
+
+def test_ranks_that_are_asked_to_leave_save_and_the_same_command_trains_on_as_if_nothing_was(
+    gang: Gang, tmp_path: Path
+) -> None:
+    training = gang.training(steps=6, checkpoint={})
+    whole = gang.run(tmp_path / "whole", training)
+    job = job_file(tmp_path, training)
+    asked = start(job, "--program", "leaving_ranks:main")
+    _, said = asked.communicate(timeout=240)
+    assert asked.returncode == 128 + signal.SIGTERM, said[-4000:]
+    assert "the ranks save at the next step, and end; once more ends them at once" in said
+    before = losses(tmp_path / "output")
+    assert (2 in before, 6 in before) == (True, False)
+    again = start(job)
+    _, said = again.communicate(timeout=240)
+    assert again.returncode == 0, said[-4000:]
+    assert losses(tmp_path / "output") == whole.losses
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_once_more_ranks_that_take_long_are_ended_at_once(tmp_path: Path, number: signal.Signals) -> None:
+    trainer = start(job_file(tmp_path, {}), "--program", "stubborn_ranks:main")
+    assert trainer.stdout
+    assert trainer.stderr
+    for words in ("ready", "saving"):
+        assert {trainer.stdout.readline().strip() for _ in range(2)} == {f"{words} 0", f"{words} 1"}
+        trainer.send_signal(number)
+    assert trainer.wait(60) == 128 + number
+    said = trainer.stderr.read()
+    assert "ended at once. The same command goes on from the newest checkpoint" in said
