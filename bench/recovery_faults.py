@@ -125,7 +125,7 @@ FAULTS = {
         "a node is switched off, and its pod made anew; steps of a second",
         _switch_off,
         loses_node=True,
-        pace=1.0,
+        **SLOW,
         **ANEW,
     ),
     "pod-killed-spare": Fault("a pod is killed, and a spare takes its place", _kill_pod, **SPARE),
