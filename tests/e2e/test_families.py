@@ -41,7 +41,7 @@ def test_a_family_trains_on_two_nodes_and_goes_on_after_a_kill_with_the_losses_o
 
 
 def slug(family: ModelFamily) -> str:
-    """As its command is called."""
+    """As its command is called, and by SimpleTuner."""
     others = {
         ModelFamily.QWEN_IMAGE: "qwen_image",
         ModelFamily.STABLE_DIFFUSION_3: "sd3",

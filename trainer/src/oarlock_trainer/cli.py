@@ -123,7 +123,8 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "train",
         help="run a job's ranks on this machine, without an agent",
         description="For debugging: run max(gpusPerNode, 1) ranks of a job of one node here, in the foreground. The "
-        "exit code is the first rank's that is not 0. Under `accelerate launch ... -m oarlock_trainer train`, on every "
+        "exit code is the first rank's that is not 0. Ctrl-C or SIGTERM has them save and end; the same command goes on from "
+        "there. Under `accelerate launch ... -m oarlock_trainer train`, on every "
         "machine of a job, it is one rank of them.",
     )
     job_arguments.add_job(parser)
