@@ -52,7 +52,7 @@ from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, AssignmentErr
 from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from oarlock_trainer.agent.rounds.model import Action, Order, Round
     from oarlock_trainer.preflight.finding import Finding
@@ -153,9 +153,10 @@ class _Supervisor:
             ended = children.reap()
             self._handle_end_of_host(ended)
             self._heed_gpus(ended)
-            self._heed_peers()
+            asked = self._heed_peers()
             self._heed_preflight(ended)
             self._heed_rounds()
+            self._heed_questions(asked)
             self._heed_leaving()
             self._start_ranks_when_due()
             if not self._standby.on:
@@ -306,15 +307,22 @@ class _Supervisor:
         if self._gpus.heed(ended, self._beat_at, checked=self._preflight.over, killed=self._standby.on):
             self._over = True
 
-    def _heed_peers(self) -> None:
+    def _heed_peers(self) -> list[Ask | Answer]:
+        """All but questions, which may come with the very order that ranks are started by."""
+        asked: list[Ask | Answer] = []
         for news in self._link.news():
             if isinstance(news, Ask | Answer):
-                has_ranks = self._ranks_started and not self._guard.hung and not self._standby.on
-                self._questions.heed(news, self._beat_at, has_ranks=has_ranks)
+                asked.append(news)
             elif isinstance(news, Report | Ordered | Surging | Waiting):
                 self._rounds.hear(news, self._beat_at)
             else:
                 self._heed_loss(news)
+        return asked
+
+    def _heed_questions(self, asked: Sequence[Ask | Answer]) -> None:
+        for news in asked:
+            has_ranks = self._ranks_started and not self._guard.hung and not self._standby.on
+            self._questions.heed(news, self._beat_at, has_ranks=has_ranks)
 
     def _heed_loss(self, news: PeerLost | MissedPod | Left) -> None:
         if self._rounds.lose(news, time.monotonic(), standing_by=self._standby.on):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_api.contract.gang_key import KEY_FIELD
 from oarlock_api.contract.log_lines import LogStream
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
 from oarlock_trainer.runtime import children
@@ -32,7 +33,9 @@ class Host:
     def __init__(self, folder: Path, rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
         path = folder / "job.json"
         path.write_text(json.dumps(JOB))
-        assignment = read_assignment({"OARLOCK_CONFIG": str(path), "MACHINE_RANK": str(rank)})
+        (folder / KEY_FIELD).write_text("ab" * 32)
+        told = {"OARLOCK_CONFIG": str(path), "MACHINE_RANK": str(rank), "OARLOCK_REPLACES_PODS": "1"}
+        assignment = read_assignment(told)
         self.environment: Mapping[str, str] = {}
         self._orders = -1
 
@@ -102,8 +105,10 @@ def test_a_spare_that_takes_a_place_has_the_ranks_of_that_place(
     assert [one["RANK"] for one in spare.started(0, 3, 2)] == ["2", "3"]
 
 
-def test_ranks_keep_nothing_in_memory_in_a_round_with_fewer_places(host: Host) -> None:
-    """Parts of a state in memory are those of as many ranks as have kept them."""
-    assert "OARLOCK_MEMORY" in host.started()[0]
-    assert "OARLOCK_MEMORY" not in host.started(0, 2)[0]
-    assert "OARLOCK_MEMORY" in host.started(0, 2, 1)[0]
+def test_ranks_keep_their_state_in_a_round_of_any_size_and_nobody_copies_that_of_one_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(tmp_path, 0, monkeypatch)
+    rounds = [host.started()[0], host.started(0, 2)[0], host.started(0)[0]]
+    assert len({one["OARLOCK_MEMORY"] for one in rounds}) == 1
+    assert [one.get("OARLOCK_MEMORY_RING") for one in rounds] == ["1", "1", None]
