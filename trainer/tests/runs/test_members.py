@@ -178,7 +178,7 @@ def test_a_gang_of_3_nodes_goes_on_as_2_as_3_as_1_and_as_3_with_the_losses_and_p
     assert sizes in ([2, 3, 1, 3], [2, 3, 1, 2, 3]), "pods that are made together need not be ready together"
     for end in rounds:
         if end["code"] == 86:
-            assert end["resumedStep"] == end["step"], "growing costs nothing"
+            assert end["step"] in (None, end["resumedStep"]), "growing costs nothing, and may come before a step"
         else:
             assert 2 <= end["resumedStep"] <= end["step"]
     assert_each_picture_is_trained_once_an_epoch(found.samples())
@@ -217,7 +217,8 @@ def test_a_gang_of_3_nodes_goes_on_as_2_and_as_1_from_memory_and_as_3_from_what_
     for end in rounds[:2]:
         assert end["fromMemory"]
         assert 0 <= end["step"] - end["resumedStep"] <= 1, rounds
-    assert rounds[-1]["resumedStep"] == rounds[-1]["step"], "growing costs nothing"
+    for end in rounds[2:]:
+        assert end["step"] in (None, end["resumedStep"]), "growing costs nothing, and may come before a step"
     assert_each_picture_is_trained_once_an_epoch(found.samples())
     assert found.losses() == pytest.approx(calm, rel=TOLERANCE)
 
