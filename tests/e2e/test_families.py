@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.weights import ModelFamily
+from oarlock_trainer.models.families import FAMILIES
 from tests.e2e.jobs import Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
@@ -21,7 +22,7 @@ def test_a_family_trains_on_two_nodes_and_goes_on_after_a_kill_with_the_losses_o
     jobs: Jobs, family: ModelFamily
 ) -> None:
     trainer, model = Path(sys.prefix) / "bin/oarlock-trainer", f"models/{family.lower()}-tiny"
-    subprocess.run([trainer, f"make-tiny-{slug(family)}", jobs.output / model], check=True, umask=0o022)
+    subprocess.run([trainer, f"make-tiny-{FAMILIES[family].slug}", jobs.output / model], check=True, umask=0o022)
     training = {"model": {"family": family, "path": f"/output/{model}"}}
     calm, killed = f"{family.lower()}-calm", f"{family.lower()}-killed"
     jobs.apply(calm, steps=STEPS, every=EVERY, gpusPerNode=1, training=training)
@@ -38,13 +39,3 @@ def test_a_family_trains_on_two_nodes_and_goes_on_after_a_kill_with_the_losses_o
         step: undisturbed[1, step] for step in range(resumed + 1, STEPS + 1)
     }
     assert list((jobs.output / killed / "model/transformer").glob("*.safetensors"))
-
-
-def slug(family: ModelFamily) -> str:
-    """As its command is called, and by SimpleTuner."""
-    others = {
-        ModelFamily.QWEN_IMAGE: "qwen_image",
-        ModelFamily.STABLE_DIFFUSION_3: "sd3",
-        ModelFamily.Z_IMAGE: "z-image",
-    }
-    return others.get(family, family.lower())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from gang import losses_in
 
 if TYPE_CHECKING:
     from gang import Gang
@@ -35,11 +36,6 @@ def start(job: Path, *program: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment | {"PYTHONPATH": str(SUPPORT)}, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
-def losses(output: Path) -> dict[int, float]:
-    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
-    return {line["step"]: line["loss"] for line in lines if "loss" in line}
-
-
 def test_ranks_that_are_asked_to_leave_save_and_the_same_command_trains_on_as_if_nothing_was(
     gang: Gang, tmp_path: Path
 ) -> None:
@@ -50,12 +46,12 @@ def test_ranks_that_are_asked_to_leave_save_and_the_same_command_trains_on_as_if
     _, said = asked.communicate(timeout=240)
     assert asked.returncode == 128 + signal.SIGTERM, said[-4000:]
     assert "the ranks save at the next step, and end; once more ends them at once" in said
-    before = losses(tmp_path / "output")
+    before = losses_in(tmp_path / "output")
     assert (2 in before, 6 in before) == (True, False)
     again = start(job)
     _, said = again.communicate(timeout=240)
     assert again.returncode == 0, said[-4000:]
-    assert losses(tmp_path / "output") == whole.losses
+    assert losses_in(tmp_path / "output") == whole.losses
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from agent_process import free_port
+from gang import losses_in
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.agent.ranks import accelerate_config
@@ -50,16 +50,6 @@ def launch(
     return [(one.returncode, words) for one, words in zip(started, said, strict=True)]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
-def losses(output: Path) -> dict[int, float]:
-    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
-    return {line["step"]: line["loss"] for line in lines if "loss" in line}
-
-
 def test_two_machines_that_accelerate_launches_train_as_two_ranks_of_a_pod_do(gang: Gang, tmp_path: Path) -> None:
     training = gang.training(steps=4, checkpoint={})
     alike = gang.run(tmp_path / "pod", training)
@@ -73,7 +63,7 @@ def test_two_machines_that_accelerate_launches_train_as_two_ranks_of_a_pod_do(ga
     job.write_text(machines[0].job.to_json())
     for code, said in launch(tmp_path, job, *machines):
         assert code == 0, said[-4000:]
-    assert losses(tmp_path / "launched") == losses(tmp_path / "pod")
+    assert losses_in(tmp_path / "launched") == losses_in(tmp_path / "pod")
 
 
 def test_launched_ranks_that_are_asked_to_leave_save_and_the_same_command_goes_on_as_ranks_of_a_pod_train(
@@ -87,13 +77,13 @@ def test_launched_ranks_that_are_asked_to_leave_save_and_the_same_command_goes_o
     job.write_text(one.job.to_json())
     ((code, said),) = launch(tmp_path, job, one, program=("--program", "leaving_ranks:main"))
     assert code != 0, said[-4000:]
-    before = losses(tmp_path / "left")
+    before = losses_in(tmp_path / "left")
     assert 2 in before
     assert 6 not in before
     ((code, said),) = launch(tmp_path, job, one)
     assert code == 0, said[-4000:]
-    assert losses(tmp_path / "left") == whole.losses
-    assert losses(tmp_path / "left").keys() > before.keys()
+    assert losses_in(tmp_path / "left") == whole.losses
+    assert losses_in(tmp_path / "left").keys() > before.keys()
 
 
 def test_what_accelerates_configuration_says_against_the_job_ends_all_ranks_with_both_words(tmp_path: Path) -> None:

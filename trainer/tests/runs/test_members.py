@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import Agent, agents_of, eventually, free_port
+from gang import losses_in
 from reads import Reads
 
 if TYPE_CHECKING:
@@ -107,11 +108,6 @@ class Pods:
 
 def start(agent: Agent) -> None:
     agent.start("disturbed:main", warm="oarlock_trainer.ranks.preload:import_everything")
-
-
-def losses_in(output: Path) -> dict[int, float]:
-    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
-    return {line["step"]: line["loss"] for line in lines if "loss" in line}
 
 
 def assert_each_picture_is_trained_once_an_epoch(samples: dict[int, Counter[str]]) -> None:

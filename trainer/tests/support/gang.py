@@ -206,3 +206,9 @@ class Gang:
                 finished = done(event) or finished
             if finished:
                 return
+
+
+def losses_in(output: Path) -> dict[int, float]:
+    """The loss of each step, as the last round that did it has written it."""
+    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    return {line["step"]: line["loss"] for line in lines if "loss" in line}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import mmap
 import os
 import shutil
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.agent.ring.peer import PeerError
+from oarlock_trainer.checkpoint.memory.files import lying_in
 from oarlock_trainer.checkpoint.memory.held import parse_state_name, state_name
 from oarlock_trainer.runtime import cgroup
 
@@ -45,12 +45,6 @@ class Part:
     size: int
     sha256: str
     manifest: dict[str, Any]
-
-    def lying_in(self, name: str) -> str:
-        """The manifest, where the file has another name."""
-        told = self.manifest
-        files = [{**told["files"][0], "name": name}]
-        return json.dumps({**told, "files": files, "runs": {name: told["runs"][self.name]}}, sort_keys=True) + "\n"
 
 
 @dataclass(slots=True)
@@ -117,7 +111,8 @@ def pull(
         os.close(descriptor)
     with only_while():
         told = part.manifest
-        files.complete(int(told["step"]), place, part.lying_in(state_name(rank, place)), world=int(told["world_size"]))
+        manifest = lying_in(told, state_name(rank, place))
+        files.complete(int(told["step"]), place, manifest, world=int(told["world_size"]))
 
 
 def _copy(

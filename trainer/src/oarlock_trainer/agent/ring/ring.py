@@ -32,7 +32,7 @@ from oarlock_trainer.agent.ring.parts_server import NICE, PartsServer
 from oarlock_trainer.agent.ring.peer import Peer, PeerError
 from oarlock_trainer.agent.ring.pull import BAD, NoRoomError, StoppedError
 from oarlock_trainer.agent.ring.restore import Restorer, Wanted
-from oarlock_trainer.checkpoint.memory.files import RankFiles
+from oarlock_trainer.checkpoint.memory.files import RankFiles, remove_all_but
 from oarlock_trainer.checkpoint.memory.held import by_rank, folder_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Ring:
         except BAD as error:
             log.warning("what the pod before had does not come back: %s", error)
             return
-        self._restorer.start([wanted], None, seconds=self._seconds, failed=bool)
+        self._restorer.start([wanted], None, seconds=self._seconds, failed=lambda: None)
 
     @property
     def ready(self) -> bool:
@@ -117,10 +117,6 @@ class Ring:
         another one, it is copied from there; whoever can't have it is ready without, and its ranks say so to the others.
         `made_by`: places that made the step, where they were more or fewer (0: as many); then it is so for all their parts.
         """
-        needed: list[int] = []
-        if step is not None:  # beginning with the place after this one: not all ask the same at once
-            place = (members or self._own).index(self._pod)
-            needed = [(place + 1 + one) % made_by for one in range(made_by)] or [place]
         with self._copier.changing:
             self._copier.epoch += 1
             self.server.round = 0
@@ -128,13 +124,16 @@ class Ring:
             self._has_all_parts = step is not None and made_by > 0
             try:
                 self._be_of(members or self._own)
+                needed = self._needed(step, made_by)
                 self._claim(step, needed)
             except BAD as error:
                 log.warning("no state of another node is kept: %s", error)
                 return
             self.server.round = round_
-        if step is not None and (lacking := [one for one in needed if one not in self._copier.places(step)]):
-            self._restore(lacking, step, before)
+        if step is not None:
+            here = self._copier.places(step)
+            if lacking := [place for place in needed if place not in here]:
+                self._restore(lacking, step, before)
         self._wanted.set()
 
     def went_on_from(self, step: int | None) -> None:
@@ -169,8 +168,7 @@ class Ring:
             self._wanted.clear()
             self.server.round = 0
             try:
-                for rank, names in by_rank(self._folder).items():
-                    RankFiles(self._folder, rank).remove(names)
+                remove_all_but(self._folder, ())
             except BAD as error:
                 log.warning("what is in memory stays there: %s", error)
 
@@ -186,13 +184,18 @@ class Ring:
         self._before = self._peer(members[self._place_before])
         self._copier.begun.clear()
 
+    def _needed(self, step: int | None, made_by: int) -> list[int]:
+        """Places whose parts this node's ranks begin with; the one after its own first: not all ask the same at once."""
+        if step is None:
+            return []
+        return [(self._place + 1 + one) % made_by for one in range(made_by)] or [self._place]
+
     def _claim(self, step: int | None, needed: Iterable[int]) -> None:
         """Of what lies here, only step `step` counts on, of these places, this one and the one before. Raises OSError."""
         places = {*needed, self._place, self._place_before}
-        there = by_rank(self._folder)
         self._files = {rank: RankFiles(self._folder, rank) for one in places for rank in self._copier.ranks(one)}
-        for rank in there.keys() - self._files.keys():
-            RankFiles(self._folder, rank).remove(there[rank])
+        remove_all_but(self._folder, self._files)
+        there = by_rank(self._folder)
         for rank, files in self._files.items():  # this place's ranks do the same, but others may ask before
             files.claim(keep=step, names=there.get(rank, ()))
         if self._has_all_parts:  # room for what is copied
@@ -202,9 +205,7 @@ class Ring:
 
     def _restore(self, places: list[int], step: int, before: tuple[int, ...]) -> None:
         """`before`: the members of the round before: who had a place, and who had its copy, are asked first."""
-        others = [
-            rank for rank in (*self._members[self._place + 1 :], *self._members[: self._place]) if rank != self._pod
-        ]
+        others = self._members[self._place + 1 :] + self._members[: self._place]
         wanted = []
         for place in places:
             likely = [before[one % len(before)] for one in (place, place + 1)] if place < len(before) else []
@@ -220,10 +221,7 @@ class Ring:
 
     def _forget_others(self) -> None:
         """What is of neither this place nor the one before. Raises OSError."""
-        ours = {*self._copier.ranks(self._place), *self._copier.ranks(self._place_before)}
-        there = by_rank(self._folder)
-        for rank in there.keys() - ours:
-            RankFiles(self._folder, rank).remove(there[rank])
+        remove_all_but(self._folder, {*self._copier.ranks(self._place), *self._copier.ranks(self._place_before)})
         self._has_all_parts = False
 
     # The thread that copies

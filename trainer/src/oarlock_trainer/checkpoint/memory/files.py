@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.checkpoint.memory.held import (
     by_rank,
@@ -22,7 +22,7 @@ from oarlock_trainer.checkpoint.memory.held import (
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, write_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Mapping
     from pathlib import Path
 
 PLACES = (0, 1)
@@ -69,11 +69,10 @@ class RankFiles:
         if place == _ASIDE:
             return
         told = json.loads(self._manifest(step).read_text(encoding="utf-8"))
-        name, there = state_name(self._rank, _ASIDE), state_name(self._rank, place)
-        told |= {"files": [{**told["files"][0], "name": name}], "runs": {name: told["runs"][there]}}
+        manifest = lying_in(told, state_name(self._rank, _ASIDE))
         self._state(_ASIDE).unlink(missing_ok=True)
         self._state(_ASIDE).hardlink_to(self._state(place))
-        write_bytes(self._manifest(step), f"{json.dumps(told, sort_keys=True)}\n".encode())
+        write_bytes(self._manifest(step), manifest.encode())
         self._state(place).unlink()
         self._place_of[step] = _ASIDE
 
@@ -189,3 +188,17 @@ class RankFiles:
     def _place(self, step: int) -> int:
         written = json.loads(self._manifest(step).read_text(encoding="utf-8"))
         return parse_state_name(written["files"][0]["name"])[1]
+
+
+def lying_in(manifest: Mapping[str, Any], name: str) -> str:
+    """A part's manifest, where its file has this name instead. Raises KeyError and others where it is none of a part."""
+    (file,) = manifest["files"]
+    told = {**manifest, "files": [{**file, "name": name}], "runs": {name: manifest["runs"][file["name"]]}}
+    return f"{json.dumps(told, sort_keys=True)}\n"
+
+
+def remove_all_but(folder: Path, ranks: Container[int]) -> None:
+    """Remove what lies there of other ranks than these. Raises OSError."""
+    for rank, names in by_rank(folder).items():
+        if rank not in ranks:
+            RankFiles(folder, rank).remove(names)

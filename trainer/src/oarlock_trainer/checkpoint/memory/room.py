@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.checkpoint.memory.files import PLACES, RankFiles
+from oarlock_trainer.checkpoint.memory.files import PLACES, remove_all_but
 from oarlock_trainer.checkpoint.memory.held import by_rank
 from oarlock_trainer.runtime import cgroup
 
@@ -46,10 +46,9 @@ def clear_others(folder: Path, info: RankInfo) -> None:
     """
     first, size = info.rank - info.local_rank, info.local_world_size
     before = (first - size) % info.world_size
-    there = by_rank(folder)
-    for rank in there.keys() - {*range(first, first + size), *range(before, before + size)}:
-        if rank % size == info.local_rank:
-            RankFiles(folder, rank).remove(there[rank])
+    ours = {*range(first, first + size), *range(before, before + size)}
+    others_share = {rank for rank in by_rank(folder) if rank % size != info.local_rank}
+    remove_all_but(folder, ours | others_share)
 
 
 def lacking(rooms: Sequence[Room], *, ranks_per_node: int, ring: bool = False) -> str:
