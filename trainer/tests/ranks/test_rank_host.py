@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,6 +139,35 @@ def test_a_host_that_is_asked_to_save_lives_on() -> None:
     host.send_signal(SAVE_SIGNAL)
     os.close(orders)
     assert host.wait(timeout=30) == 0
+
+
+def test_lines_that_ranks_print_at_the_same_time_stay_whole(tmp_path: Path) -> None:
+    (tmp_path / "talkers.py").write_text(
+        "import sys\ndef talk():\n    for n in range(500):\n        print('said', n)\n        print('warned', n, file=sys.stderr)\n"
+    )
+    (control, orders), (telling, told) = os.pipe(), os.pipe()
+    command = [sys.executable, "-m", "oarlock_trainer.ranks.rank_host", "--control", str(control)]
+    with (tmp_path / "printed").open("wb") as printed:
+        host = subprocess.Popen(
+            [*command, "--parent", str(os.getpid()), "--program", "talkers:talk", "--warm", "os:getpid"],
+            pass_fds=(control, told),
+            env={
+                **os.environ,
+                **{channel.AGENT_FD: str(told), "PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+            },
+            stdout=printed,
+            stderr=printed,
+        )
+    os.close(control)
+    os.close(told)
+    os.write(orders, json.dumps({"do": "start", "ranks": [{"RANK": str(rank)} for rank in range(4)]}).encode() + b"\n")
+    heard = b""
+    while heard.count(b"host-ended") < 4:
+        heard += os.read(telling, 4096)
+    os.close(orders)
+    assert host.wait(timeout=30) == 0
+    lines = Counter((tmp_path / "printed").read_text().splitlines())
+    assert lines == {f"{word} {n}": 4 for word in ("said", "warned") for n in range(500)}
 
 
 def test_a_host_without_its_agent_leaves_at_once() -> None:

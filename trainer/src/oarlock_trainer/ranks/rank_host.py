@@ -21,6 +21,7 @@ import ctypes
 import faulthandler
 import gc
 import importlib
+import io
 import json
 import os
 import select
@@ -199,6 +200,13 @@ def _leave_before_start(_number: int, _frame: object) -> None:
     os._exit(ExitCode.LEFT_ON_REQUEST)
 
 
+def _print_whole_lines() -> None:
+    """A line of `print` in one write: all ranks of the node share two pipes, and parts of lines would mix in them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
+
+
 def _warm(name: str) -> None:
     try:
         load(name)()
@@ -274,6 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, signal.SIG_IGN)
     told = int(os.environ[channel.AGENT_FD])
     os.set_blocking(told, False)
+    _print_whole_lines()
 
     def prepare_and_serve() -> int:
         _warm(options.warm)
