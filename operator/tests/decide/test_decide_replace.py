@@ -423,10 +423,10 @@ def missed(world: World, *ranks: int, code: int = 82, ago: float = 0.0) -> None:
 
 def test_a_pod_that_only_the_leader_misses_is_replaced_once_it_had_time_to_speak() -> None:
     world = gang()
-    missed(world, 3, ago=4.5)
+    missed(world, 3, ago=1.5)
     world.one_pass()
     assert states(world) == (1, None, [])
-    missed(world, 3, ago=5)
+    missed(world, 3, ago=2)
     world.one_pass()
     assert states(world) == (1, "Replace", [(3, 2)])
     assert world.job.status.reason == "AgentSilent"
