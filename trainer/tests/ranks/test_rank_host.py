@@ -143,7 +143,8 @@ def test_a_host_that_is_asked_to_save_lives_on() -> None:
 
 def test_lines_that_ranks_print_at_the_same_time_stay_whole(tmp_path: Path) -> None:
     (tmp_path / "talkers.py").write_text(
-        "import sys\ndef talk():\n    for n in range(500):\n        print('said', n)\n        print('warned', n, file=sys.stderr)\n"
+        "import sys\ndef talk():\n    for n in range(500):\n        print('said', n)\n"
+        "        print('warned', n, file=sys.stderr)\n"
     )
     (control, orders), (telling, told) = os.pipe(), os.pipe()
     command = [sys.executable, "-m", "oarlock_trainer.ranks.rank_host", "--control", str(control)]
@@ -153,7 +154,9 @@ def test_lines_that_ranks_print_at_the_same_time_stay_whole(tmp_path: Path) -> N
             pass_fds=(control, told),
             env={
                 **os.environ,
-                **{channel.AGENT_FD: str(told), "PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+                channel.AGENT_FD: str(told),
+                "PYTHONPATH": str(tmp_path),
+                "PYTHONUNBUFFERED": "1",
             },
             stdout=printed,
             stderr=printed,

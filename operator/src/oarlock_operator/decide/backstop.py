@@ -27,7 +27,8 @@ PATIENCE = 3.0
 LOST_SECONDS = 2.0
 """How long a pod that rank 0's agent has lost may take to say itself how it ends.
 
-It was silent for five seconds before. After seven its ranks are dead, and a spare would have its place (docs/rounds.md, leases).
+It was silent for five seconds before. After seven its ranks are dead, and a spare would have its place
+(docs/rounds.md, leases).
 """
 LEAVING_SECONDS = 30.0
 """The same for one that said goodbye, with the code that it will end with: it still sees to its processes and its report."""
