@@ -274,7 +274,7 @@ def test_a_history_alone_tells_decisions_and_where_it_went_on() -> None:
     assert (first.faults[0].cause, first.faults[0].node) == ("Hang", "node-2")
     assert first.decision == "started again, rather elsewhere (rule hang-once)"
     assert (second.resumed_from_step, second.last_step, second.faults) == (400, 1000, ())
-    assert (story.uid, story.now.phase, story.now.cause) == (UID, "Gone", "Succeeded")
+    assert (story.uid, story.now.phase, story.now.cause) == (UID, "Succeeded", "Succeeded")
 
 
 def test_a_folder_of_which_nothing_is_known_is_said_so() -> None:

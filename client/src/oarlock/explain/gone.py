@@ -16,7 +16,7 @@ from oarlock_api.contract.figures import parse_line
 from oarlock_api.contract.wire import integer, text
 
 PHASE = "Gone"
-"""In the place of a phase of the status, which nobody has any more."""
+"""In the place of a phase of the status, which nobody has any more, unless the output tells a good end."""
 _RECENT = 64
 """Lines of figures by whose pace the time that is left is reckoned."""
 
@@ -25,7 +25,8 @@ def now_of_the_output(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -
     """The last that the output tells; of a job that runs while its own agent asks, how far it is."""
     if facts.phase == "Running" and attempts and facts.output:
         return _running(facts.output, attempts)
-    return replace(_over(facts, lines, attempts), phase=facts.phase or PHASE)
+    over = _over(facts, lines, attempts)
+    return replace(over, phase=facts.phase or over.phase)
 
 
 def _running(output: Output, attempts: Sequence[Attempt]) -> Now:
@@ -90,7 +91,7 @@ def _now(
     cause: Cause, message: str, *, step: int | None, node: str = "", rank: int | None = None, next_: str = ""
 ) -> Now:
     return Now(
-        phase=PHASE,
+        phase=PHASE if cause is not Cause.SUCCEEDED else "Succeeded",
         cause=cause,
         message=message,
         next=next_ or advice(cause, job=""),
