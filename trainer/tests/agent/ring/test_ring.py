@@ -5,79 +5,21 @@ from __future__ import annotations
 import shutil
 import threading
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import eventually, free_port
-from keeping import CONTENT, KEY, OF, content, keep
+from keeping import CONTENT, content, keep
 
 from oarlock_api.contract.rounds import InPlace
-from oarlock_trainer.agent.ring import parts_server, peer, pull, restore
+from oarlock_trainer.agent.ring import restore
 from oarlock_trainer.agent.ring import ring as module
-from oarlock_trainer.agent.ring.ring import Ring
-from oarlock_trainer.agent.status.status_server import StatusServer
-from oarlock_trainer.checkpoint.memory.held import Held, folder_of, held, state_name, steps_of
-from oarlock_trainer.runtime.assignment import Assignment, Pod
+from oarlock_trainer.checkpoint.memory.held import Held, held, steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-NONE: dict[str, Any] = {"custom": None, "elastic": None}
-POD = Pod(rank=0, job="flux", attempt=1, pod_uid="", node="", replaces_pods=True)
-
-
-def assigned(
-    node: int,
-    ports: list[int],
-    home: Path,
-    *,
-    incarnation: int = 1,
-    gpus_per_node: int = 0,
-    nodes: int = 2,
-    spares: int = 0,
-) -> Assignment:
-    memory = SimpleNamespace(every_steps="1")
-    recovery = SimpleNamespace(in_place=InPlace.AUTO, memory=memory, standby_seconds=300)
-    job: Any = SimpleNamespace(nodes=nodes, spares=spares, gpus_per_node=gpus_per_node, recovery=recovery, **NONE, **OF)
-    return Assignment(
-        pod=replace(POD, rank=node, incarnation=incarnation),
-        job=job,
-        master_address="",
-        master_port=1,
-        simulate_gpus=False,
-        key=KEY,
-        peers=tuple(("127.0.0.1", port) for port in ports),
-        shared_memory=home / str(node),
-    )
-
-
-class Two:
-    """Both agents' rings, and those of spares, each with a folder of its own."""
-
-    def __init__(self, home: Path, *, gpus_per_node: int = 0, nodes: int = 2, spares: int = 0) -> None:
-        self.home, self.gpus_per_node, self.nodes, self.spares = home, gpus_per_node, nodes, spares
-        pods = range(nodes + spares)
-        self.ports = [free_port() for _ in pods]
-        self.folders = [folder_of(**OF, shared_memory=home / str(node)) for node in pods]
-        for folder in self.folders:
-            folder.parent.mkdir()
-        self.rings = [self.ring(node) for node in pods]
-        for node, ring in enumerate(self.rings):
-            self.serve(node, ring)
-
-    def ring(self, node: int, *, incarnation: int = 1) -> Ring:
-        how: dict[str, int] = {"gpus_per_node": self.gpus_per_node, "nodes": self.nodes, "spares": self.spares}
-        assignment = assigned(node, self.ports, self.home, incarnation=incarnation, **how)
-        return Ring(assignment, self.folders[node], KEY)
-
-    def serve(self, node: int, ring: Ring) -> None:
-        status: Any = None
-        StatusServer(port=self.ports[node], job="flux", status=lambda: status, alive=lambda: True, parts=ring.server)
-
-    def held(self, node: int) -> dict[int, tuple[int, ...]]:
-        return {step: places for step, _, places in held(self.folders[node], ranks_per_node=1)}
+from rings import POD, Two, assigned
 
 
 @pytest.fixture
@@ -324,188 +266,6 @@ def test_a_pod_whose_part_nobody_has_is_ready_without(two: Two, monkeypatch: pyt
 
 def test_a_pod_of_the_first_incarnation_waits_for_nobody(two: Two) -> None:
     assert two.rings[0].ready
-
-
-@pytest.fixture
-def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
-    """Two nodes and a spare."""
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(restore, "_LOOK_SECONDS", 0.01)
-    return Two(tmp_path, spares=1)
-
-
-def train_and_lose_pod_1(gang: Two) -> None:
-    """Step 7 is on both nodes, each with its copy of the other's, when pod 1 is lost and round 1 ends."""
-    for node in (0, 1):
-        gang.rings[node].begin(1, None)
-        keep(gang.folders[node], 7, rank=node, content=CONTENT + bytes([node]))
-    for node in (0, 1):
-        eventually(lambda: gang.held(node) == {7: (0, 1)}, "the copies")  # noqa: B023
-    gang.rings[0].stop()
-    gang.rings[1].stop()
-
-
-def test_a_spare_that_takes_a_place_copies_that_places_part_and_then_what_the_place_before_has(three: Two) -> None:
-    train_and_lose_pod_1(three)
-    for pod in (2, 0):
-        three.rings[pod].begin(2, 7, (0, 2))
-    eventually(lambda: three.rings[2].ready, "ready")
-    assert content(three.folders[2], 7, rank=1) == CONTENT + b"\x01"
-    eventually(lambda: three.held(2) == {7: (0, 1)}, "the copy of place 0")
-    keep(three.folders[2], 8, rank=1, place=1, round_=2)
-    eventually(lambda: three.held(0).get(8) == (1,), "what the spare's ranks have lies on pod 0")
-
-
-def test_a_member_whose_part_nobody_has_is_ready_without(three: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restore, "_REACH_SECONDS", 0.0)
-    train_and_lose_pod_1(three)
-    for pod in (0, 2):
-        three.rings[pod].begin(2, 6, (0, 2))
-    eventually(lambda: three.rings[2].ready, "ready")
-    assert three.held(2) == {}
-
-
-def test_a_part_that_is_under_way_is_wanted_no_more_once_the_round_is_over(three: Two) -> None:
-    three.rings[2].begin(2, 7, (0, 2))
-    assert not three.rings[2].ready
-    three.rings[2].stop()
-    eventually(lambda: three.rings[2].ready, "ready")
-
-
-def test_a_pod_with_another_place_than_before_keeps_nothing_of_other_places(three: Two) -> None:
-    for rank in (0, 1, 2):
-        keep(three.folders[2], 7, rank=rank)
-    three.rings[2].begin(2, 7, (0, 2))
-    assert three.held(2) == {7: (0, 1)}
-
-
-def test_a_pod_that_a_round_has_begun_without_keeps_nothing_and_hands_out_nothing(three: Two) -> None:
-    train_and_lose_pod_1(three)
-    three.rings[1].forget()
-    assert three.held(1) == {}
-    assert list(three.folders[1].parent.iterdir()) == []
-    assert three.rings[1].server.round == 0
-
-
-def test_a_new_pod_gets_back_its_places_part_from_whichever_pod_has_it(three: Two) -> None:
-    keep(three.folders[0], 7, rank=1)
-    three.rings[0].server.round = 1
-    again = three.ring(1, incarnation=2)
-    eventually(lambda: again.ready, "ready")
-    assert three.held(1) == {7: (1,)}
-
-
-@pytest.fixture
-def shrinking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
-    """Three nodes, of which 2 is lost: step 7 is on all, each with its copy of the node before it. Parts have many pieces."""
-    for server_or_client in (parts_server, peer):
-        monkeypatch.setattr(server_or_client, "PIECE", len(CONTENT) // 7)
-    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(restore, "_LOOK_SECONDS", 0.01)
-    gang = Two(tmp_path, nodes=3)
-    for node in range(3):
-        gang.rings[node].begin(1, None)
-        keep(gang.folders[node], 7, rank=node, content=CONTENT + bytes([node]), world=3)
-    for node in range(3):
-        eventually(lambda: gang.held(node) == {7: tuple(sorted({node, (node - 1) % 3}))}, "the copies")  # noqa: B023
-        gang.rings[node].stop()
-    return gang
-
-
-def shrink(gang: Two) -> None:
-    for pod in (0, 1):
-        gang.rings[pod].begin(2, 7, (0, 1), made_by=3)
-    for pod in (0, 1):
-        eventually(lambda: gang.rings[pod].ready, "ready")  # noqa: B023
-
-
-def test_where_a_round_has_fewer_places_each_node_copies_all_parts_that_it_lacks(shrinking: Two) -> None:
-    shrink(shrinking)
-    for pod in (0, 1):
-        assert shrinking.held(pod) == {7: (0, 1, 2)}
-        assert [content(shrinking.folders[pod], 7, rank=rank)[-1] for rank in range(3)] == [0, 1, 2]
-
-
-def test_where_a_round_has_another_size_what_counts_no_longer_gives_its_room_to_what_is_copied(shrinking: Two) -> None:
-    for node in (0, 1):
-        for rank in (node, (node - 1) % 3):
-            (shrinking.folders[node] / state_name(rank, 1)).write_bytes(CONTENT)
-    shrink(shrinking)
-    for pod in (0, 1):
-        assert len(list(shrinking.folders[pod].glob("*.state"))) == 3
-
-
-def test_parts_of_other_places_stay_until_a_newer_state_of_this_round_is_copied(shrinking: Two) -> None:
-    shrink(shrinking)
-    keep(shrinking.folders[0], 8, rank=0, place=1, round_=2, world=2)
-    eventually(lambda: shrinking.held(1).get(8) == (0,), "the copy on pod 1")
-    assert shrinking.held(1)[7] == (0, 1, 2), "pod 0 has no copy of pod 1's yet"
-    assert [content(shrinking.folders[1], 7, rank=rank)[-1] for rank in range(3)] == [0, 1, 2]
-    keep(shrinking.folders[1], 8, rank=1, place=1, round_=2, world=2)
-    for pod in (0, 1):
-        eventually(lambda: shrinking.held(pod).get(7) == (0, 1), "that the third part is gone")  # noqa: B023
-        assert shrinking.held(pod)[8] == (0, 1)
-        assert [content(shrinking.folders[pod], 7, rank=rank)[-1] for rank in (0, 1)] == [0, 1]
-    assert steps_of(shrinking.folders[0], 2) == []
-
-
-def test_where_a_part_cannot_be_had_none_is_asked_for_after_it_and_what_came_is_gone(
-    shrinking: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(restore, "_REACH_SECONDS", 0.0)
-    for node in range(3):
-        for path in shrinking.folders[node].glob("*-rank-00001.json"):
-            path.unlink()
-    shrink(shrinking)
-    assert shrinking.held(0) == {7: (0,)}, "it had place 2's"
-    assert shrinking.held(1) == {7: (0,)}, "it got place 2's"
-
-
-def test_where_all_parts_have_no_room_nothing_is_copied(
-    shrinking: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(pull.cgroup, "free_memory", lambda: len(CONTENT) // 2)
-    shrink(shrinking)
-    assert "are free: raise spec.pod.sharedMemory" in caplog.text
-    assert shrinking.held(0) == {7: (0,)}
-
-
-def test_a_node_that_had_no_room_for_a_copy_still_forgets_other_places_parts(
-    shrinking: Two, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shrink(shrinking)
-    monkeypatch.setattr(shrinking.rings[0], "_full_epoch", shrinking.rings[0]._copier.epoch)
-    keep(shrinking.folders[0], 8, rank=0, place=1, round_=2, world=2)
-    keep(shrinking.folders[0], 8, rank=1, place=1, round_=2, world=2)
-    eventually(lambda: shrinking.held(0).get(7) == (0, 1), "that the third part is gone")
-
-
-def test_a_node_that_trains_alone_keeps_its_own_state_and_no_copy(shrinking: Two) -> None:
-    shrink(shrinking)
-    shrinking.rings[0].stop()
-    shrinking.rings[0].begin(3, 7, (0,), made_by=3)
-    assert shrinking.rings[0].ready
-    assert shrinking.held(0) == {7: (0, 1, 2)}
-    keep(shrinking.folders[0], 8, rank=0, place=1, round_=3, world=1)
-    eventually(lambda: shrinking.held(0) == {8: (0,), 7: (0,)}, "that other parts are gone")
-
-
-def test_a_gang_that_is_whole_again_has_the_parts_of_fewer_places_on_each_node(shrinking: Two) -> None:
-    shrinking.rings[0].begin(2, None, (0,))
-    keep(shrinking.folders[0], 9, rank=0, content=CONTENT + b"alone", round_=2, world=1)
-    shrinking.rings[0].stop()
-    for pod in range(3):
-        shrinking.rings[pod].begin(3, 9, (0, 1, 2), made_by=1)
-    for pod in range(3):
-        eventually(lambda: shrinking.rings[pod].ready, "ready")  # noqa: B023
-        assert content(shrinking.folders[pod], 9, rank=0) == CONTENT + b"alone"
-        assert shrinking.held(pod) == {9: (0,)}
-
-
-def test_where_ranks_went_on_from_elsewhere_parts_of_other_places_are_gone(shrinking: Two) -> None:
-    shrink(shrinking)
-    shrinking.rings[0].went_on_from(5)
-    assert shrinking.held(0) == {7: (0,)}, "its own, which its ranks forget"
 
 
 @pytest.mark.parametrize(
