@@ -196,3 +196,8 @@ def test_a_run_without_agents_has_come_to_its_end_where_its_output_says_so(
     folder: Path, finished: int | None, by: str, told: str
 ) -> None:
     assert without_history(folder, finished=finished, by=by).startswith(told)
+
+
+def test_an_end_that_is_no_text_is_none(folder: Path) -> None:
+    (folder / FINISHED).write_bytes(b"\xff\xfe")
+    assert without_history(folder).startswith("Gone: it left no history")

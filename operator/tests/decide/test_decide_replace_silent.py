@@ -33,6 +33,31 @@ def test_a_pod_that_only_the_leader_misses_is_replaced_once_it_had_time_to_speak
     assert states(world) == (1, "Replace", [(3, 3)]), "the word was about the one before"
 
 
+def test_those_that_are_lost_one_after_the_other_within_seconds_are_one_fault() -> None:
+    world = gang()
+    missed(world, 1, 3, ago=2.5)
+    assert world.progress is not None
+    first, second = world.progress.lost
+    later = replace(second, lost_at=(world.now - timedelta(seconds=0.5)).isoformat())
+    world.progress = replace(world.progress, lost=(first, later))
+    world.one_pass()
+    assert states(world) == (1, None, [])
+    missed(world, 1, 3, ago=2)
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2), (3, 3)])
+    assert world.job.status.restarts.infrastructure == 1
+
+
+def test_one_that_was_lost_for_long_is_not_kept_waiting_by_another_loss() -> None:
+    world = gang()
+    missed(world, 1, 3, ago=5)
+    assert world.progress is not None
+    first, second = world.progress.lost
+    world.progress = replace(world.progress, lost=(first, replace(second, lost_at=world.now.isoformat())))
+    world.one_pass()
+    assert states(world) == (1, "Replace", [(1, 2)])
+
+
 def test_where_another_node_has_room_the_next_one_does_not_wait_for_a_silent_one_to_stop() -> None:
     world = gang()
     world.spares = True

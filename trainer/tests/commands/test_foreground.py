@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gang import losses_in
 
+from oarlock_api.contract.exit_codes import ExitCode
+
 if TYPE_CHECKING:
     from gang import Gang
 
@@ -29,8 +31,13 @@ def job_file(folder: Path, training: dict[str, Any]) -> Path:
     return path
 
 
-def start(job: Path, *program: str) -> subprocess.Popen[str]:
-    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "OARLOCK_SIMULATE_GPUS": "1"}
+def start(job: Path, *program: str, **more: str) -> subprocess.Popen[str]:
+    environment = os.environ | {
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+        "OARLOCK_SIMULATE_GPUS": "1",
+        **more,
+    }
     command = [sys.executable, "-m", "oarlock_trainer", "train", str(job), *program]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, env=environment | {"PYTHONPATH": str(SUPPORT)}, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
@@ -65,3 +72,22 @@ def test_asked_once_more_ranks_that_take_long_are_ended_at_once(tmp_path: Path, 
     assert trainer.wait(60) == 128 + number
     said = trainer.stderr.read()
     assert "ended at once. The same command goes on from the newest checkpoint" in said
+
+
+@pytest.mark.parametrize(
+    ("ends_with", "code"),
+    [
+        pytest.param(0, 0, id="they came to their end"),
+        pytest.param(ExitCode.STORAGE, ExitCode.STORAGE, id="they could not save"),
+        pytest.param(ExitCode.LEFT_ON_REQUEST, 128 + signal.SIGTERM, id="they saved"),
+    ],
+)
+def test_the_exit_code_tells_what_became_of_ranks_that_were_asked_to_leave(
+    tmp_path: Path, ends_with: int, code: int
+) -> None:
+    trainer = start(job_file(tmp_path, {}), "--program", "ending_ranks:main", ENDS_WITH=str(int(ends_with)))
+    assert trainer.stdout
+    assert {trainer.stdout.readline().strip() for _ in range(2)} == {"ready 0", "ready 1"}
+    trainer.send_signal(signal.SIGTERM)
+    trainer.communicate(timeout=60)
+    assert trainer.returncode == code

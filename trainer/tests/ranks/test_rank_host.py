@@ -166,7 +166,9 @@ def test_lines_that_ranks_print_at_the_same_time_stay_whole(tmp_path: Path) -> N
     os.write(orders, json.dumps({"do": "start", "ranks": [{"RANK": str(rank)} for rank in range(4)]}).encode() + b"\n")
     heard = b""
     while heard.count(b"host-ended") < 4:
-        heard += os.read(telling, 4096)
+        told_now = os.read(telling, 4096)
+        assert told_now, "the host has ended"
+        heard += told_now
     os.close(orders)
     assert host.wait(timeout=30) == 0
     lines = Counter((tmp_path / "printed").read_text().splitlines())

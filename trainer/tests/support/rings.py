@@ -48,7 +48,7 @@ def assigned(
     )
 
 
-class Two:
+class Rings:
     """Both agents' rings, and those of spares, each with a folder of its own."""
 
     def __init__(self, home: Path, *, gpus_per_node: int = 0, nodes: int = 2, spares: int = 0) -> None:

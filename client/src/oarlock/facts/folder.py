@@ -104,7 +104,8 @@ def read_output(
         spec = None  # of a job that had this output before
     finished: Object | None = None
     with suppress(OSError, WireError):  # most have not
-        finished = parse_object(read_regular(folder / FINISHED, most=MAX_BYTES + 1).decode(), max_bytes=MAX_BYTES)
+        written = read_regular(folder / FINISHED, most=MAX_BYTES + 1).decode(errors="replace")
+        finished = parse_object(written, max_bytes=MAX_BYTES)
     found_there = Output(
         folder=str(folder),
         owner=owner,

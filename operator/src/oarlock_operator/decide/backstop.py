@@ -30,8 +30,10 @@ LOST_SECONDS = 2.0
 It was silent for five seconds before. After seven its ranks are dead, and a spare would have its place
 (docs/rounds.md, leases).
 """
+TOGETHER_SECONDS = 5.0
+"""Where others are being lost beside it, as by one cut cable, it is waited for them so long: all are one fault then."""
 LEAVING_SECONDS = 30.0
-"""The same for one that said goodbye, with the code that it will end with: it still sees to its processes and its report."""
+"""The same for one that said goodbye for a reason of its own: it still sees to its processes and its report."""
 
 
 def allowance(o: Observation, draft: Draft) -> float:
@@ -56,18 +58,22 @@ def lost_pods(o: Observation, draft: Draft) -> list[Fault]:
     if news is None or news.attempt != number or not news.lost:
         return []
     pods = {pod.rank: pod for pod in o.of_attempt(number)}
-    faults = []
+    faults, longest, more = [], 0.0, False
     for told in news.lost:
         pod = pods.get(told.rank)
         if pod is None or pod.rank == 0 or pod.incarnation != told.incarnation or pod.stopped or pod.deleting:
             continue
-        patience = LOST_SECONDS if told.code == ExitCode.PEER_LOST else LEAVING_SECONDS
-        if (left := patience - _lost_for(news, told)) > 0:
+        is_silent, seconds = told.code == ExitCode.PEER_LOST, _lost_for(news, told)
+        if (left := (LOST_SECONDS if is_silent else LEAVING_SECONDS) - seconds) > 0:
             draft.again(left)
+            more |= is_silent
             continue
+        longest = max(longest, seconds)
         message = f"pod 0's agent has lost pod {pod.name} on {pod.node}: {told.why}"
         budget, avoid = Budget.INFRASTRUCTURE, Avoid.RATHER
         faults.append(Fault(pod, FailureClass.PEER_LOST, Reason.AGENT_SILENT, message, budget, avoid))
+    if more and longest < TOGETHER_SECONDS:
+        return []
     if faults and (fault := alone(o, o.of_attempt(number), standing_by(draft.status, number))):
         return [fault]
     return faults

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -17,17 +18,12 @@ from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.agent.verdict import exit_code
 from oarlock_trainer.commands import launched
 from oarlock_trainer.ranks import rank_host
+from oarlock_trainer.runtime import wakeup
 from oarlock_trainer.runtime.assignment import AssignmentError, read_assignment
 
+_LEAVE = (signal.SIGINT, signal.SIGTERM)
 _SHELLS = 128
 """What a shell adds to the number of the signal that ended a program."""
-
-
-class _AskedError(BaseException):
-    """Ctrl-C, or SIGTERM: the ranks are to save and end. Raised wherever the main thread is."""
-
-    def __init__(self, number: int) -> None:
-        self.code = _SHELLS + number
 
 
 def preprocess(job: Path) -> int:
@@ -53,7 +49,8 @@ def preprocess(job: Path) -> int:
 def run(job: Path, program: str) -> int:
     """Run all ranks; the first that fails ends the others. Returns its exit code, or 0.
 
-    Ctrl-C and SIGTERM have all of them save at the next step boundary, and end; a second one ends them at once.
+    Ctrl-C and SIGTERM have all of them save at the next step boundary, and end; a second one ends them at once. Where they
+    did so the code is that of a shell: 128 and the signal's number.
     """
     os.environ.update(
         {
@@ -77,35 +74,35 @@ def run(job: Path, program: str) -> int:
     os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
     if program == rank_host.PROGRAM:
         rank_host.load(rank_host.WARM)()  # as in a pod: imported once, for all ranks
+    rank_host.print_whole_lines()
+    waking = wakeup.on(signal.SIGCHLD, *_LEAVE)
     ranks = rank_host.ForkedRanks(rank_host.load(program))
     ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _ask)
-    return _wait_for(ranks)
+    return _wait_for(ranks, waking)
 
 
-def _wait_for(ranks: rank_host.ForkedRanks) -> int:
-    failed = asked = 0
+def _wait_for(ranks: rank_host.ForkedRanks, waking: int) -> int:
+    asked = failed = 0
+    killed = left = False
     while ranks:
-        try:
-            ended = ranks.reap(block=True)
-        except _AskedError as error:
-            again, asked = asked, error.code
-            words = (
-                "ended at once" if again else "the ranks save at the next step, and end; once more ends them at once"
-            )
-            sys.stderr.write(f"{words}. The same command goes on from the newest checkpoint\n")
-            ranks.signal(signal.SIGKILL if again else signal.SIGTERM)
-            continue
-        for _rank, code in ended:
-            if code and not failed and not (asked and code == ExitCode.LEFT_ON_REQUEST):
+        select.select([waking], [], [])
+        for number in wakeup.taken(waking):
+            if number in _LEAVE:
+                killed, asked = asked > 0, _SHELLS + number
+                words = (
+                    "ended at once"
+                    if killed
+                    else "the ranks save at the next step, and end; once more ends them at once"
+                )
+                sys.stderr.write(f"{words}. The same command goes on from the newest checkpoint\n")
+                ranks.signal(signal.SIGKILL if killed else signal.SIGTERM)
+        for _rank, code in ranks.reap():
+            if asked and (code == ExitCode.LEFT_ON_REQUEST or (killed and code == -signal.SIGKILL)):
+                left = True
+            elif code and not failed:
                 failed = exit_code(code)
                 ranks.signal(signal.SIGKILL)
-    return asked or failed
-
-
-def _ask(number: int, _frame: object) -> None:
-    raise _AskedError(number)
+    return failed or (asked if left else 0)
 
 
 def _free_port() -> int:

@@ -129,6 +129,13 @@ def load(name: str) -> Callable[[], Any]:
     return loaded
 
 
+def print_whole_lines() -> None:
+    """Write each line of `print` at once, and whole up to a pipe's 4096 bytes: the node's ranks share their pipes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
+
+
 def _refuse_initialized_cuda() -> None:
     """Raise RuntimeError where anything in this process, torch or another library, has initialized CUDA.
 
@@ -198,13 +205,6 @@ def _write_stacks_on_request(descriptor: str) -> None:
 def _leave_before_start(_number: int, _frame: object) -> None:
     """SIGTERM before the program has its own handler: there is nothing to save yet."""
     os._exit(ExitCode.LEFT_ON_REQUEST)
-
-
-def _print_whole_lines() -> None:
-    """A line of `print` in one write: all ranks of the node share two pipes, and parts of lines would mix in them."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def _warm(name: str) -> None:
@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, signal.SIG_IGN)
     told = int(os.environ[channel.AGENT_FD])
     os.set_blocking(told, False)
-    _print_whole_lines()
+    print_whole_lines()
 
     def prepare_and_serve() -> int:
         _warm(options.warm)

@@ -1,4 +1,4 @@
-"""Two agents' parts of the ring: what each copies from the other, what it forgets, and what comes back to a lost pod."""
+"""Rings agents' parts of the ring: what each copies from the other, what it forgets, and what comes back to a lost pod."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agent_process import eventually, free_port
 from keeping import CONTENT, content, keep
+from rings import POD, Rings, assigned
 
 from oarlock_api.contract.rounds import InPlace
 from oarlock_trainer.agent.ring import restore
@@ -19,17 +20,16 @@ from oarlock_trainer.checkpoint.memory.held import Held, held, steps_of
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-from rings import POD, Two, assigned
 
 
 @pytest.fixture
-def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rings:
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(restore, "_LOOK_SECONDS", 0.01)
-    return Two(tmp_path)
+    return Rings(tmp_path)
 
 
-def test_while_ranks_train_the_next_node_has_the_newest_two_steps_of_this_one(two: Two) -> None:
+def test_while_ranks_train_the_next_node_has_the_newest_two_steps_of_this_one(two: Rings) -> None:
     for ring in two.rings:
         ring.begin(1, None)
     for step in (1, 2, 3):
@@ -41,7 +41,7 @@ def test_while_ranks_train_the_next_node_has_the_newest_two_steps_of_this_one(tw
 
 
 def test_a_step_that_is_there_on_this_node_is_looked_for_on_the_one_before_without_waiting_for_the_next_look(
-    two: Two, monkeypatch: pytest.MonkeyPatch
+    two: Rings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LOOK_SECONDS", 3600.0)
     for ring in two.rings:
@@ -57,7 +57,7 @@ def test_of_a_node_with_several_ranks_a_part_that_is_there_is_not_copied_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module.Ring, "_follow", lambda _: None)  # nothing is copied but by this test
-    two = Two(tmp_path, gpus_per_node=2)
+    two = Rings(tmp_path, gpus_per_node=2)
     for ring in two.rings:
         ring.begin(1, None)
     for rank in (0, 1):
@@ -81,7 +81,7 @@ def test_of_a_node_with_several_ranks_a_part_that_is_there_is_not_copied_again(
     assert held(two.folders[1], ranks_per_node=2) == (Held(7, 1, (0,)),)
 
 
-def test_nothing_comes_over_from_a_node_that_is_in_another_round(two: Two) -> None:
+def test_nothing_comes_over_from_a_node_that_is_in_another_round(two: Rings) -> None:
     two.rings[0].begin(1, None)
     keep(two.folders[0], 7)
     two.rings[1].server.round = 2
@@ -94,7 +94,7 @@ def test_nothing_comes_over_from_a_node_that_is_in_another_round(two: Two) -> No
     assert two.held(1) == {7: (0,)}
 
 
-def test_what_ranks_do_not_go_on_from_counts_nowhere_neither_own_nor_the_others(two: Two) -> None:
+def test_what_ranks_do_not_go_on_from_counts_nowhere_neither_own_nor_the_others(two: Rings) -> None:
     for rank in (0, 1):
         keep(two.folders[1], 3, rank=rank, place=0)
         keep(two.folders[1], 5, rank=rank, place=1)
@@ -105,7 +105,7 @@ def test_what_ranks_do_not_go_on_from_counts_nowhere_neither_own_nor_the_others(
 
 
 def test_where_ranks_went_on_from_elsewhere_a_copy_of_the_same_step_of_an_earlier_round_counts_no_longer(
-    two: Two,
+    two: Rings,
 ) -> None:
     for ring in two.rings:
         ring.begin(1, None)
@@ -125,7 +125,7 @@ def test_where_ranks_went_on_from_elsewhere_a_copy_of_the_same_step_of_an_earlie
     assert content(two.folders[1], 7) == b"again"
 
 
-def test_the_step_that_ranks_went_on_from_is_copied_of_whichever_round_it_is(two: Two) -> None:
+def test_the_step_that_ranks_went_on_from_is_copied_of_whichever_round_it_is(two: Rings) -> None:
     keep(two.folders[0], 7)
     for ring in two.rings:
         ring.begin(2, 7)
@@ -133,7 +133,7 @@ def test_the_step_that_ranks_went_on_from_is_copied_of_whichever_round_it_is(two
     eventually(lambda: 7 in steps_of(two.folders[1], 0), "step 7")
 
 
-def test_nothing_comes_back_from_a_node_whose_memory_is_of_no_round(two: Two) -> None:
+def test_nothing_comes_back_from_a_node_whose_memory_is_of_no_round(two: Rings) -> None:
     keep(two.folders[1], 7)
     again = two.ring(0, incarnation=2)
     eventually(lambda: again.ready, "ready")
@@ -144,7 +144,7 @@ def test_nothing_comes_back_from_a_node_whose_memory_is_of_no_round(two: Two) ->
     assert two.held(0) == {7: (0,)}
 
 
-def test_once_no_rank_is_left_nothing_changes_any_more(two: Two) -> None:
+def test_once_no_rank_is_left_nothing_changes_any_more(two: Rings) -> None:
     two.rings[1].begin(1, None)
     epoch = two.rings[1]._copier.epoch
     two.rings[1].stop()
@@ -171,7 +171,7 @@ class Gap(threading.Event):
         return happens is not None
 
 
-def test_a_stop_between_two_looks_of_the_thread_that_copies_is_one(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_between_two_looks_of_the_thread_that_copies_is_one(two: Rings, monkeypatch: pytest.MonkeyPatch) -> None:
     ring, copied = two.rings[1], []
     ring._wanted = Gap(ring.stop)
     monkeypatch.setattr(ring, "_copy_newest", copied.append)
@@ -180,7 +180,7 @@ def test_a_stop_between_two_looks_of_the_thread_that_copies_is_one(two: Two, mon
 
 
 def test_a_copy_that_has_no_room_does_not_end_those_of_the_next_round(
-    two: Two, monkeypatch: pytest.MonkeyPatch
+    two: Rings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ring = two.rings[1]
     ring._wanted = Gap(lambda: None)
@@ -195,7 +195,7 @@ def test_a_copy_that_has_no_room_does_not_end_those_of_the_next_round(
     assert ring._wanted.is_set()
 
 
-def test_a_pod_that_was_made_anew_gets_back_what_its_ranks_had(two: Two) -> None:
+def test_a_pod_that_was_made_anew_gets_back_what_its_ranks_had(two: Rings) -> None:
     for ring in two.rings:
         ring.begin(1, None)
     keep(two.folders[0], 1, place=0)
@@ -214,7 +214,7 @@ def test_a_pod_that_was_made_anew_gets_back_what_its_ranks_had(two: Two) -> None
 
 
 def test_what_comes_back_to_a_new_pod_is_asked_for_again_where_a_request_failed(
-    two: Two, monkeypatch: pytest.MonkeyPatch
+    two: Rings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for step in (1, 2):
         keep(two.folders[1], step, place=step % 2, content=CONTENT + bytes([step]))
@@ -235,7 +235,7 @@ def test_what_comes_back_to_a_new_pod_is_asked_for_again_where_a_request_failed(
 
 
 def test_a_request_that_fails_again_and_again_is_given_up_and_the_log_says_why(
-    two: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    two: Rings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     keep(two.folders[1], 1)
     two.rings[1].server.round = 1
@@ -254,7 +254,7 @@ def test_a_request_that_fails_again_and_again_is_given_up_and_the_log_says_why(
     assert "not all of this pod's state came back from pod 1: the network broke" in caplog.text
 
 
-def test_a_pod_whose_part_nobody_has_is_ready_without(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_whose_part_nobody_has_is_ready_without(two: Rings, monkeypatch: pytest.MonkeyPatch) -> None:
     again = two.ring(0, incarnation=2)
     eventually(lambda: again.ready, "ready")
     monkeypatch.setattr(restore, "_REACH_SECONDS", 0.0)
@@ -264,7 +264,7 @@ def test_a_pod_whose_part_nobody_has_is_ready_without(two: Two, monkeypatch: pyt
     assert two.held(0) == {}
 
 
-def test_a_pod_of_the_first_incarnation_waits_for_nobody(two: Two) -> None:
+def test_a_pod_of_the_first_incarnation_waits_for_nobody(two: Rings) -> None:
     assert two.rings[0].ready
 
 

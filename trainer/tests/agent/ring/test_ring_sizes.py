@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from agent_process import eventually
 from keeping import CONTENT, content, keep
+from rings import Rings
 
 from oarlock_trainer.agent.ring import parts_server, peer, pull, restore
 from oarlock_trainer.agent.ring import ring as module
@@ -14,17 +15,16 @@ from oarlock_trainer.checkpoint.memory.held import state_name, steps_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-from rings import Two
 
 
 @pytest.fixture
-def shrinking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
+def shrinking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rings:
     """Three nodes, of which 2 is lost: step 7 is on all, each with its copy of the node before it. Parts have many pieces."""
     for server_or_client in (parts_server, peer):
         monkeypatch.setattr(server_or_client, "PIECE", len(CONTENT) // 7)
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(restore, "_LOOK_SECONDS", 0.01)
-    gang = Two(tmp_path, nodes=3)
+    gang = Rings(tmp_path, nodes=3)
     for node in range(3):
         gang.rings[node].begin(1, None)
         keep(gang.folders[node], 7, rank=node, content=CONTENT + bytes([node]), world=3)
@@ -34,21 +34,23 @@ def shrinking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Two:
     return gang
 
 
-def shrink(gang: Two) -> None:
+def shrink(gang: Rings) -> None:
     for pod in (0, 1):
         gang.rings[pod].begin(2, 7, (0, 1), made_by=3)
     for pod in (0, 1):
         eventually(lambda: gang.rings[pod].ready, "ready")  # noqa: B023
 
 
-def test_where_a_round_has_fewer_places_each_node_copies_all_parts_that_it_lacks(shrinking: Two) -> None:
+def test_where_a_round_has_fewer_places_each_node_copies_all_parts_that_it_lacks(shrinking: Rings) -> None:
     shrink(shrinking)
     for pod in (0, 1):
         assert shrinking.held(pod) == {7: (0, 1, 2)}
         assert [content(shrinking.folders[pod], 7, rank=rank)[-1] for rank in range(3)] == [0, 1, 2]
 
 
-def test_where_a_round_has_another_size_what_counts_no_longer_gives_its_room_to_what_is_copied(shrinking: Two) -> None:
+def test_where_a_round_has_another_size_what_counts_no_longer_gives_its_room_to_what_is_copied(
+    shrinking: Rings,
+) -> None:
     for node in (0, 1):
         for rank in (node, (node - 1) % 3):
             (shrinking.folders[node] / state_name(rank, 1)).write_bytes(CONTENT)
@@ -57,7 +59,7 @@ def test_where_a_round_has_another_size_what_counts_no_longer_gives_its_room_to_
         assert len(list(shrinking.folders[pod].glob("*.state"))) == 3
 
 
-def test_parts_of_other_places_stay_until_a_newer_state_of_this_round_is_copied(shrinking: Two) -> None:
+def test_parts_of_other_places_stay_until_a_newer_state_of_this_round_is_copied(shrinking: Rings) -> None:
     shrink(shrinking)
     keep(shrinking.folders[0], 8, rank=0, place=1, round_=2, world=2)
     eventually(lambda: shrinking.held(1).get(8) == (0,), "the copy on pod 1")
@@ -72,7 +74,7 @@ def test_parts_of_other_places_stay_until_a_newer_state_of_this_round_is_copied(
 
 
 def test_where_a_part_cannot_be_had_none_is_asked_for_after_it_and_what_came_is_gone(
-    shrinking: Two, monkeypatch: pytest.MonkeyPatch
+    shrinking: Rings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(restore, "_REACH_SECONDS", 0.0)
     for node in range(3):
@@ -83,8 +85,23 @@ def test_where_a_part_cannot_be_had_none_is_asked_for_after_it_and_what_came_is_
     assert shrinking.held(1) == {7: (0,)}, "it got place 2's"
 
 
+def test_a_state_that_somebody_has_removed_ends_no_round(shrinking: Rings) -> None:
+    (shrinking.folders[0] / state_name(0, 0)).unlink()
+    shrinking.rings[0].begin(2, 7, (0, 1), made_by=3)
+    eventually(lambda: shrinking.rings[0].ready, "ready")
+
+
+def test_where_a_part_has_not_come_in_time_other_places_parts_are_gone(
+    shrinking: Rings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PULL_SECONDS", 0.0)
+    shrinking.rings[0].begin(2, 7, (0, 1), made_by=3)
+    eventually(lambda: shrinking.rings[0].ready, "ready")
+    assert not steps_of(shrinking.folders[0], 2)
+
+
 def test_where_all_parts_have_no_room_nothing_is_copied(
-    shrinking: Two, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    shrinking: Rings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pull.cgroup, "free_memory", lambda: len(CONTENT) // 2)
     shrink(shrinking)
@@ -93,7 +110,7 @@ def test_where_all_parts_have_no_room_nothing_is_copied(
 
 
 def test_a_node_that_had_no_room_for_a_copy_still_forgets_other_places_parts(
-    shrinking: Two, monkeypatch: pytest.MonkeyPatch
+    shrinking: Rings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shrink(shrinking)
     monkeypatch.setattr(shrinking.rings[0], "_full_epoch", shrinking.rings[0]._copier.epoch)
@@ -102,7 +119,7 @@ def test_a_node_that_had_no_room_for_a_copy_still_forgets_other_places_parts(
     eventually(lambda: shrinking.held(0).get(7) == (0, 1), "that the third part is gone")
 
 
-def test_a_node_that_trains_alone_keeps_its_own_state_and_no_copy(shrinking: Two) -> None:
+def test_a_node_that_trains_alone_keeps_its_own_state_and_no_copy(shrinking: Rings) -> None:
     shrink(shrinking)
     shrinking.rings[0].stop()
     shrinking.rings[0].begin(3, 7, (0,), made_by=3)
@@ -112,7 +129,7 @@ def test_a_node_that_trains_alone_keeps_its_own_state_and_no_copy(shrinking: Two
     eventually(lambda: shrinking.held(0) == {8: (0,), 7: (0,)}, "that other parts are gone")
 
 
-def test_a_gang_that_is_whole_again_has_the_parts_of_fewer_places_on_each_node(shrinking: Two) -> None:
+def test_a_gang_that_is_whole_again_has_the_parts_of_fewer_places_on_each_node(shrinking: Rings) -> None:
     shrinking.rings[0].begin(2, None, (0,))
     keep(shrinking.folders[0], 9, rank=0, content=CONTENT + b"alone", round_=2, world=1)
     shrinking.rings[0].stop()
@@ -124,7 +141,7 @@ def test_a_gang_that_is_whole_again_has_the_parts_of_fewer_places_on_each_node(s
         assert shrinking.held(pod) == {9: (0,)}
 
 
-def test_where_ranks_went_on_from_elsewhere_parts_of_other_places_are_gone(shrinking: Two) -> None:
+def test_where_ranks_went_on_from_elsewhere_parts_of_other_places_are_gone(shrinking: Rings) -> None:
     shrink(shrinking)
     shrinking.rings[0].went_on_from(5)
     assert shrinking.held(0) == {7: (0,)}, "its own, which its ranks forget"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from remembered import Heard, found, settle, values
 from remembering import Facts, alone, one_of_nodes, remember, step
 from saving import Alone, Plain
 
@@ -22,8 +24,6 @@ from oarlock_trainer.checkpoint.memory.room import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-from remembered import Heard, found, settle, values
 
 
 def test_a_damaged_part_is_not_gone_on_from_and_all_say_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,6 +181,14 @@ def test_parts_that_were_copied_for_nothing_take_no_room(tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {
         state_name(0, 0), state_name(0, 1), manifest_name(1, 0, world=1)
     }  # fmt: skip
+
+
+def test_a_node_that_has_other_nodes_parts_alone_forgets_them_and_keeps_its_own_from_then_on(tmp_path: Path) -> None:
+    kept_by_two(tmp_path)
+    memory = remember(tmp_path, ranks=one_of_nodes(3, 4))
+    assert memory.told(1)[0] > -math.inf
+    assert not steps_of(tmp_path, 0)
+    assert not steps_of(tmp_path, 1)
 
 
 def test_a_copy_of_what_another_number_of_ranks_has_made_is_not_waited_for(tmp_path: Path) -> None:

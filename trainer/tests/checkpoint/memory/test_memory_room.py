@@ -9,17 +9,14 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from remembered import settle
 from remembering import alone, remember, step
 
 from oarlock_trainer.checkpoint.memory.held import steps_of
 from oarlock_trainer.checkpoint.memory.room import Room, lacking
-
-if TYPE_CHECKING:
-    pass
-from remembered import settle
 
 
 def test_too_little_room_is_said_in_one_sentence_and_nothing_is_kept(

@@ -9,6 +9,7 @@ place that cannot be had is the last that is asked for.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class Restorer:
         bytes_: int,
     ) -> None:
         """Never raises what can be expected."""
-        began, only_while, why = time.monotonic(), partial(self._copier.only_while, epoch, until), ""
+        began, why = time.monotonic(), ""
         try:
             check_room(self._copier.folder, bytes_, there=0)
             for one in wanted:
@@ -97,7 +98,7 @@ class Restorer:
         if why:
             log.warning("not all of this pod's state came back from pod %s: %s", pods, why)
             try:
-                with only_while():
+                with self._copier.only_while(epoch, math.inf):  # also where the time was up
                     failed()
             except (StoppedError, *BAD):
                 pass  # the next round forgets it

@@ -32,7 +32,7 @@ from oarlock_trainer.agent.ring.parts_server import NICE, PartsServer
 from oarlock_trainer.agent.ring.peer import Peer, PeerError
 from oarlock_trainer.agent.ring.pull import BAD, NoRoomError, StoppedError
 from oarlock_trainer.agent.ring.restore import Restorer, Wanted
-from oarlock_trainer.checkpoint.memory.files import RankFiles, remove_all_but
+from oarlock_trainer.checkpoint.memory.files import RankFiles, remove_all, remove_all_but
 from oarlock_trainer.checkpoint.memory.held import by_rank, folder_of
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Ring:
             self._wanted.clear()
             self.server.round = 0
             try:
-                remove_all_but(self._folder, ())
+                remove_all(self._folder)
             except BAD as error:
                 log.warning("what is in memory stays there: %s", error)
 

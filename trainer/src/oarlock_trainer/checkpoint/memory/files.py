@@ -129,8 +129,10 @@ class RankFiles:
         return max(self._place_of, default=None)
 
     def bytes_of(self, step: int) -> int:
-        """Of a step's part; 0 where it does not count."""
-        return self._state(self._place_of[step]).stat().st_size if step in self._place_of else 0
+        """Of a step's part; 0 where it does not count, or somebody has removed it."""
+        with suppress(OSError):
+            return self._state(self._place_of[step]).stat().st_size if step in self._place_of else 0
+        return 0
 
     def world(self, step: int) -> int:
         """How many ranks made a step that counts."""
@@ -166,12 +168,10 @@ class RankFiles:
         write_bytes(self._manifest(step), manifest.encode())
         self._place_of[step] = place
 
-    def remove(self, names: Iterable[str] | None = None) -> None:
-        """All of this rank's; `names` as for claim. The memory is free once no process maps it."""
-        names = by_rank(self._folder).get(self._rank, ()) if names is None else names
-        for name in sorted(names, key=lambda name: name.endswith(".state")):  # what makes a state count goes first
-            (self._folder / name).unlink(missing_ok=True)
-        with suppress(OSError):  # the last rank's turn
+    def remove(self) -> None:
+        """All of this rank's, and the folder with the last rank's. The memory is free once no process maps it."""
+        _remove(self._folder, by_rank(self._folder).get(self._rank, ()))
+        with suppress(OSError):  # not the last one
             self._folder.rmdir()
 
     def _forget(self, step: int) -> None:
@@ -198,7 +198,19 @@ def lying_in(manifest: Mapping[str, Any], name: str) -> str:
 
 
 def remove_all_but(folder: Path, ranks: Container[int]) -> None:
-    """Remove what lies there of other ranks than these. Raises OSError."""
+    """Remove what lies there of other ranks than these; the folder stays, for theirs. Raises OSError."""
     for rank, names in by_rank(folder).items():
         if rank not in ranks:
-            RankFiles(folder, rank).remove(names)
+            _remove(folder, names)
+
+
+def remove_all(folder: Path) -> None:
+    """Remove what lies there, and the folder. Raises OSError."""
+    remove_all_but(folder, ())
+    with suppress(OSError):  # somebody else's file is in it
+        folder.rmdir()
+
+
+def _remove(folder: Path, names: Iterable[str]) -> None:
+    for name in sorted(names, key=lambda name: name.endswith(".state")):  # what makes a state count goes first
+        (folder / name).unlink(missing_ok=True)
