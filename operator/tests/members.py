@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from jobs import job, spec
+from replacing import KEYED
 from worlds import World
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.rounds import LostPod
-from oarlock_operator.model.observation import Defaults
-from oarlock_operator.model.observed_nodes import Node
 
-KEYED = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
 NO_ROOM = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
 
 
@@ -28,12 +26,6 @@ def gang(*, nodes: int = 2, spares: int = 0, least: int | None = None, **recover
     return world
 
 
-def lose_node(world: World, rank: int) -> None:
-    """The cluster has not heard from the pod's node for long."""
-    node = world.pod(rank).node
-    world.nodes[node] = Node(name=node, ready=False, unreachable=True, boot_id="1")
-
-
 def tells(world: World, *members: int, round_: int, step: int | None = 16, lost: tuple[int, ...] = ()) -> None:
     """Rank 0's agent: in which round it is, with whom, and whom it waits for."""
     world.step(step or 0)
@@ -45,11 +37,6 @@ def tells(world: World, *members: int, round_: int, step: int | None = 16, lost:
         lost=tuple(LostPod(rank=rank, incarnation=1, code=82, why="silent for 5 s") for rank in lost),
         **({} if step is not None else {"figures": Figures()}),
     )
-
-
-def states(world: World) -> tuple[int, str | None, list[tuple[int, int]]]:
-    recovery = world.job.status.recovery
-    return world.job.status.attempt, recovery.stage, [(one.rank, one.incarnation) for one in recovery.replacing]
 
 
 def start(world: World, rank: int) -> None:
@@ -72,3 +59,8 @@ def book(world: World, *, rank: int, **known: Any) -> None:
 
 def booked(world: World) -> list[tuple[int, str, int | None, int | None]]:
     return [(one.round, one.rung, one.rank, one.node_count) for one in world.job.status.rounds]
+
+
+def degraded(world: World) -> tuple[str, str]:
+    (found,) = [one for one in world.job.status.conditions if one.type == "Degraded"]
+    return found.reason, found.message

@@ -27,12 +27,12 @@ def gang(*, nodes: int = NODES, changes: dict[str, Any] | None = None, **recover
     return world
 
 
-def kill(world: World, rank: int) -> None:
+def kill(world: World, rank: int = 2) -> None:
     """The pod is killed with its agent: it says nothing."""
     world.end(rank, 137, with_report=False)
 
 
-def cut_off(world: World, rank: int, *, unreachable: bool) -> str:
+def cut_off(world: World, rank: int = 2, *, unreachable: bool = True) -> str:
     """The node of that pod is not heard from any more, or says itself that it is not ready."""
     node = world.pod(rank).node
     world.nodes[node] = Node(name=node, ready=False, unreachable=unreachable, boot_id="1")

@@ -8,18 +8,11 @@ from typing import Any
 import pytest
 from jobs import job, report, spec
 from made_pods import environment
+from replacing import KEYED, gang, states
 from worlds import World
 
 from oarlock_operator.decide.budgets import MOST_EVICTIONS
-from oarlock_operator.model.observation import Defaults, Ending
-
-
-def gang() -> World:
-    """Four pods that train, and are made anew one by one."""
-    world = World(job=job(spec=spec(nodes=4, recovery={"inPlace": "Auto"})))
-    world.defaults = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
-    world.running(step=20)
-    return world
+from oarlock_operator.model.observation import Ending
 
 
 def leave(world: World, rank: int, *, step: int, **pod: Any) -> None:
@@ -28,11 +21,6 @@ def leave(world: World, rank: int, *, step: int, **pod: Any) -> None:
     saved = replace(report(before, code=86, at=world.now), step=step, checkpoint_step=step)
     left = {"deleting": True, "ready": False, "ending": Ending(86, report=saved), **pod}
     world.pods[before.name] = replace(before, **left)
-
-
-def states(world: World) -> tuple[int, str | None, list[tuple[int, int]]]:
-    recovery = world.job.status.recovery
-    return world.job.status.attempt, recovery.stage, [(one.rank, one.incarnation) for one in recovery.replacing]
 
 
 def go_on(world: World, rank: int, *, step: int) -> None:
@@ -179,7 +167,7 @@ def test_with_a_command_of_the_jobs_own_all_pods_are_made_anew() -> None:
     world = World(
         job=job(spec=spec(nodes=4, training=None, custom=custom, pod={"image": "mine"}, recovery={"inPlace": "Auto"}))
     )
-    world.defaults = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
+    world.defaults = KEYED
     world.running(step=20)
     leave(world, 2, step=40)
     world.one_pass()

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 from jobs import job, spec
-from members import KEYED, charges, gang, lose_node, start, states, tells
+from members import book, charges, gang, start, tells
+from replacing import KEYED, cut_off, states
 from worlds import World
 
 from oarlock_operator.model.observation import Ending
@@ -22,7 +23,7 @@ def test_a_lost_spare_is_made_anew_without_a_stage_or_a_charge(how: str) -> None
     elif how == "is gone":
         del world.pods["flux-1-2"]
     elif how == "loses its node":
-        lose_node(world, 2)
+        cut_off(world, 2)
     else:
         tells(world, round_=1, step=20, lost=(2,))
     world.one_pass()
@@ -117,3 +118,22 @@ def test_a_spare_of_another_release_s_gang_is_not_made_anew_and_the_gang_trains_
     world.end(2, 80)
     world.settle()
     assert (states(world), world.job.status.phase) == ((1, None, []), "Running")
+
+
+def test_a_new_pod_that_keeps_off_a_node_which_may_be_used_again_is_made_anew_without_that() -> None:
+    world = gang(nodes=3, least=1)
+    world.end(2, 80, xid=79)
+    book(world, rank=2, nodes=2)
+    tells(world, 0, 1, round_=2, lost=(2,))
+    world.settle()
+    assert (states(world), world.pod(2).keeps_off) == ((1, None, [(2, 2)]), {"node-2"})
+    world.now += timedelta(seconds=world.job.spec.recovery.window_seconds + 1 if world.job.spec else 0)
+    tells(world, 0, 1, round_=2, step=40, lost=(2,))
+    world.settle()
+    assert (world.job.status.attempt, world.pod(2).keeps_off) == (1, set())
+    waiting = world.pod(2).name
+    assert sorted(world.pods) == ["flux-1-0", "flux-1-1", waiting]
+    world.now += timedelta(seconds=120)
+    tells(world, 0, 1, round_=2, step=50, lost=(2,))
+    world.settle()
+    assert world.pod(2).name == waiting, "once"

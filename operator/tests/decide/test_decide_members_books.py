@@ -6,17 +6,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from jobs import spec
-from members import NO_ROOM, book, booked, charges, gang, lose_node, start, states, tells
-from worlds import World
-
-from oarlock_api.contract.rounds import LostPod
-from oarlock_operator.model.observed_nodes import Node
+from members import NO_ROOM, book, booked, charges, degraded, gang, start, tells
+from replacing import cut_off, states
 
 
 def test_a_round_that_was_only_unknown_when_the_pod_was_lost_is_no_new_one() -> None:
     world = gang(nodes=3)
-    lose_node(world, 1)
+    cut_off(world, 1)
     world.one_pass()
     tells(world, round_=4, step=30)
     world.one_pass()
@@ -37,7 +33,7 @@ def test_a_later_loss_under_a_new_rank_0_is_over_with_a_round_after_it() -> None
     tells(world, round_=6, step=None)
     world.one_pass()
     assert states(world) == (1, "Replace", [(0, 2)])
-    lose_node(world, 2)
+    cut_off(world, 2)
     world.one_pass()
     assert states(world) == (1, "Replace", [(0, 2), (2, 3)])
     start(world, 2)
@@ -86,7 +82,7 @@ def test_a_pod_deleted_by_force_whose_gang_saves_and_leaves_is_charged_once() ->
 
 def test_the_books_tell_a_spare_from_a_pod_that_was_waited_for_and_the_loss_is_charged_once() -> None:
     world = gang(spares=1)
-    lose_node(world, 1)
+    cut_off(world, 1)
     world.one_pass()
     book(world, rank=1, spare=True)
     tells(world, 0, 2, round_=2, lost=(1,))
@@ -97,7 +93,7 @@ def test_the_books_tell_a_spare_from_a_pod_that_was_waited_for_and_the_loss_is_c
 
 def test_that_a_spare_takes_the_place_of_a_lost_pod_is_said_before_and_after() -> None:
     world = gang(spares=1)
-    lose_node(world, 1)
+    cut_off(world, 1)
     plan = world.one_pass()
     (event,) = [event for event in plan.events if event.reason == "PodReplaced"]
     assert " A spare takes its place. Attempt 1 goes on with its pod made anew; 1 of 2 stand by." in event.message
@@ -114,7 +110,7 @@ def test_that_a_spare_takes_the_place_of_a_lost_pod_is_said_before_and_after() -
 def test_a_spare_that_is_not_ready_or_has_a_place_is_promised_to_nobody() -> None:
     world = gang(spares=1)
     world.pods["flux-1-2"] = replace(world.pod(2), ready=False)
-    lose_node(world, 1)
+    cut_off(world, 1)
     plan = world.one_pass()
     assert "spare" not in plan.events[-1].message
 
@@ -124,7 +120,7 @@ def test_when_a_gang_goes_on_with_fewer_nodes_is_said_while_it_still_waits(
     least: int, lost: int, *, said: bool
 ) -> None:
     world = gang(nodes=3, least=least)
-    lose_node(world, lost)
+    cut_off(world, lost)
     at = world.now + timedelta(seconds=30)
     plan = world.one_pass()
     words = f"From {at:%H:%M:%S} UTC on 2 of 3 nodes train, unless more are there by then."
@@ -135,7 +131,7 @@ def test_when_a_gang_goes_on_with_fewer_nodes_is_said_while_it_still_waits(
 def test_a_gang_that_cannot_be_as_small_as_it_would_be_promises_nothing() -> None:
     world = gang(nodes=4, least=3)
     for rank in (2, 3):
-        lose_node(world, rank)
+        cut_off(world, rank)
     world.one_pass()
     assert states(world)[1] == "Replace"
     assert "unless" not in (world.job.status.message or "")
@@ -143,7 +139,7 @@ def test_a_gang_that_cannot_be_as_small_as_it_would_be_promises_nothing() -> Non
 
 def test_a_loss_that_the_leader_told_first_is_charged_by_its_round_and_its_pod_is_made_anew_for_nothing() -> None:
     world = gang(spares=1)
-    lose_node(world, 1)
+    cut_off(world, 1)
     book(world, rank=1, spare=True)
     tells(world, 0, 2, round_=2, lost=(1,))
     world.settle()
@@ -216,7 +212,7 @@ def test_losses_that_only_the_leader_tells_of_use_the_budget_up() -> None:
 
 def test_a_gang_that_shrinks_and_grows_is_booked_with_its_sizes_and_growing_is_charged_to_nobody() -> None:
     world = gang(nodes=3, least=1)
-    lose_node(world, 2)
+    cut_off(world, 2)
     world.one_pass()
     world.pods["flux-1-2-i2"] = replace(world.pod(2), obstacle=NO_ROOM)
     book(world, rank=2, nodes=2)
@@ -249,60 +245,9 @@ def test_an_end_that_is_no_growth_is_charged_though_it_was_asked_for(nodes: int 
     assert charges(world) == (0, 0, 1)
 
 
-def test_a_new_pod_that_keeps_off_a_node_which_may_be_used_again_is_made_anew_without_that() -> None:
-    world = gang(nodes=3, least=1)
-    world.end(2, 80, xid=79)
-    book(world, rank=2, nodes=2)
-    tells(world, 0, 1, round_=2, lost=(2,))
-    world.settle()
-    assert (states(world), world.pod(2).keeps_off) == ((1, None, [(2, 2)]), {"node-2"})
-    world.now += timedelta(seconds=world.job.spec.recovery.window_seconds + 1 if world.job.spec else 0)
-    tells(world, 0, 1, round_=2, step=40, lost=(2,))
-    world.settle()
-    assert (world.job.status.attempt, world.pod(2).keeps_off) == (1, set())
-    waiting = world.pod(2).name
-    assert sorted(world.pods) == ["flux-1-0", "flux-1-1", waiting]
-    world.now += timedelta(seconds=120)
-    tells(world, 0, 1, round_=2, step=50, lost=(2,))
-    world.settle()
-    assert world.pod(2).name == waiting, "once"
-
-
-def test_a_pod_that_the_round_does_not_need_is_not_made_from_something_else_than_the_others_were() -> None:
-    world = gang(nodes=3, least=1)
-    node = world.pod(2).node
-    world.nodes[node] = Node(name=node, ready=False, boot_id="1")
-    world.one_pass()
-    book(world, rank=2, nodes=2)
-    tells(world, 0, 1, round_=2, lost=(2,))
-    world.settle()
-    assert (states(world), world.pod(2).name) == ((1, None, [(2, 2)]), "flux-1-2"), "it may still be stopped"
-    before = world.job
-    raw = before.spec.to_manifest() if before.spec else {}
-    other = {**raw, "recovery": {**raw["recovery"], "hangSeconds": 99}}
-    world.job = replace(before, spec=spec(**other))
-    lose_node(world, 2)
-    for step in range(30, 34):
-        world.now += timedelta(seconds=90)
-        tells(world, 0, 1, round_=2, step=step, lost=(2,))
-        world.settle()
-    assert (states(world), sorted(world.pods)) == ((1, None, [(2, 2)]), ["flux-1-0", "flux-1-1"])
-    assert "would be made from something else than the others" in degraded(world)[1]
-    world.job = replace(world.job, spec=before.spec)
-    world.now += timedelta(seconds=90)
-    tells(world, 0, 1, round_=2, step=40, lost=(2,))
-    world.settle()
-    assert world.pod(2).name == "flux-1-2-i3"
-
-
-def degraded(world: World) -> tuple[str, str]:
-    (found,) = [one for one in world.job.status.conditions if one.type == "Degraded"]
-    return found.reason, found.message
-
-
 def test_degraded_says_on_how_many_nodes_it_trains_since_when_and_what_the_others_wait_for() -> None:
     world = gang(nodes=3, least=1)
-    lose_node(world, 2)
+    cut_off(world, 2)
     world.one_pass()
     world.nodes.clear()
     world.pods.pop("flux-1-2")
@@ -322,25 +267,3 @@ def test_degraded_says_on_how_many_nodes_it_trains_since_when_and_what_the_other
     tells(world, round_=3, step=31)
     world.settle()
     assert degraded(world)[0] == "AsExpected"
-
-
-@pytest.mark.parametrize("waits", ["a spare", "a pod of a gang that shrank"])
-def test_a_leader_that_is_cut_off_is_known_for_it_beside_a_pod_that_waits_for_a_node(waits: str) -> None:
-    world = gang(nodes=4, spares=1) if waits == "a spare" else gang(nodes=5, least=4)
-    tells(world, *(() if waits == "a spare" else (0, 1, 2, 3)), round_=1, step=20)
-    world.pods["flux-1-4"] = replace(world.pod(4), node="", scheduled=False, started=False, obstacle=NO_ROOM)
-    world.settle()
-    assert world.job.status.standby == (4,)
-    world.now += timedelta(seconds=60)
-    world.step(21)
-    assert world.progress is not None
-    since = (world.now - timedelta(seconds=5)).isoformat()
-    lost = tuple(LostPod(rank=rank, incarnation=1, code=82, why="silent", lost_at=since) for rank in (1, 2, 3))
-    members = () if waits == "a spare" else (0, 1, 2, 3)
-    world.progress = replace(world.progress, members=members, lost=lost, heartbeat_at=world.now.isoformat())
-    world.answering = frozenset(world.pod(rank).uid for rank in (1, 2, 3))
-    world.one_pass()
-    status = world.job.status
-    assert (status.attempt, status.reason) == (2, "PeerLost")
-    assert [(one.name, one.strict) for one in status.avoided_nodes] == [("node-0", False)]
-    assert status.attempts[0].not_in_place == "rank 0's agent hears none of the others"

@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from jobs import spec
-from members import NO_ROOM, charges, gang, lose_node, start, states, tells
+from members import NO_ROOM, book, charges, degraded, gang, start, tells
+from replacing import cut_off, states
 
+from oarlock_api.contract.rounds import LostPod
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.model.plan import CreatePods
 
 
 def test_with_a_spare_in_the_lost_pod_s_place_the_gang_trains_and_the_new_pod_is_waited_for_without_bound() -> None:
     world = gang(spares=1, standbySeconds=30)
-    lose_node(world, 1)
+    cut_off(world, 1)
     world.one_pass()
     assert states(world) == (1, "Replace", [(1, 2)])
     world.pods["flux-1-1-i2"] = replace(world.pod(1), obstacle=NO_ROOM)
@@ -43,7 +46,7 @@ def test_with_a_spare_in_the_lost_pod_s_place_the_gang_trains_and_the_new_pod_is
 
 def test_fewer_nodes_train_on_while_the_lost_one_s_pod_finds_none_and_are_joined_by_it_later() -> None:
     world = gang(nodes=3, least=1)
-    lose_node(world, 2)
+    cut_off(world, 2)
     world.one_pass()
     world.pods["flux-1-2-i2"] = replace(world.pod(2), obstacle=NO_ROOM)
     tells(world, 0, 1, round_=2, lost=(2,))
@@ -78,7 +81,7 @@ def test_a_new_pod_that_must_still_be_made_is_made_after_the_stage_has_ended() -
 
 def test_the_end_of_a_new_pod_that_nobody_waits_for_gets_another_one_and_costs_nothing() -> None:
     world = gang(spares=1)
-    lose_node(world, 1)
+    cut_off(world, 1)
     world.one_pass()
     tells(world, 0, 2, round_=2, lost=(1,))
     world.settle()
@@ -92,11 +95,11 @@ def test_the_end_of_a_new_pod_that_nobody_waits_for_gets_another_one_and_costs_n
 
 def test_a_further_loss_while_a_pod_is_awaited_has_a_stage_and_a_charge_of_its_own() -> None:
     world = gang(spares=1)
-    lose_node(world, 1)
+    cut_off(world, 1)
     world.one_pass()
     tells(world, 0, 2, round_=2, lost=(1,))
     world.settle()
-    lose_node(world, 2)
+    cut_off(world, 2)
     world.progress = None
     world.one_pass()
     assert states(world) == (1, "Replace", [(1, 2), (2, 3)])
@@ -120,7 +123,7 @@ def test_all_that_trained_lost_at_once_is_a_new_attempt_though_a_spare_is_left()
 
 def test_a_suspension_while_a_pod_is_awaited_leaves_nothing_to_be_made() -> None:
     world = gang(spares=1)
-    lose_node(world, 1)
+    cut_off(world, 1)
     world.one_pass()
     tells(world, 0, 2, round_=2, lost=(1,))
     world.settle()
@@ -133,3 +136,52 @@ def test_a_suspension_while_a_pod_is_awaited_leaves_nothing_to_be_made() -> None
     world.settle()
     assert (world.job.status.phase, states(world)[2]) == ("Suspended", [])
     assert all(pod.stopped for pod in world.pods.values())
+
+
+def test_a_pod_that_the_round_does_not_need_is_not_made_from_something_else_than_the_others_were() -> None:
+    world = gang(nodes=3, least=1)
+    node = world.pod(2).node
+    world.nodes[node] = Node(name=node, ready=False, boot_id="1")
+    world.one_pass()
+    book(world, rank=2, nodes=2)
+    tells(world, 0, 1, round_=2, lost=(2,))
+    world.settle()
+    assert (states(world), world.pod(2).name) == ((1, None, [(2, 2)]), "flux-1-2"), "it may still be stopped"
+    before = world.job
+    raw = before.spec.to_manifest() if before.spec else {}
+    other = {**raw, "recovery": {**raw["recovery"], "hangSeconds": 99}}
+    world.job = replace(before, spec=spec(**other))
+    cut_off(world, 2)
+    for step in range(30, 34):
+        world.now += timedelta(seconds=90)
+        tells(world, 0, 1, round_=2, step=step, lost=(2,))
+        world.settle()
+    assert (states(world), sorted(world.pods)) == ((1, None, [(2, 2)]), ["flux-1-0", "flux-1-1"])
+    assert "would be made from something else than the others" in degraded(world)[1]
+    world.job = replace(world.job, spec=before.spec)
+    world.now += timedelta(seconds=90)
+    tells(world, 0, 1, round_=2, step=40, lost=(2,))
+    world.settle()
+    assert world.pod(2).name == "flux-1-2-i3"
+
+
+@pytest.mark.parametrize("waits", ["a spare", "a pod of a gang that shrank"])
+def test_a_leader_that_is_cut_off_is_known_for_it_beside_a_pod_that_waits_for_a_node(waits: str) -> None:
+    world = gang(nodes=4, spares=1) if waits == "a spare" else gang(nodes=5, least=4)
+    tells(world, *(() if waits == "a spare" else (0, 1, 2, 3)), round_=1, step=20)
+    world.pods["flux-1-4"] = replace(world.pod(4), node="", scheduled=False, started=False, obstacle=NO_ROOM)
+    world.settle()
+    assert world.job.status.standby == (4,)
+    world.now += timedelta(seconds=60)
+    world.step(21)
+    assert world.progress is not None
+    since = (world.now - timedelta(seconds=5)).isoformat()
+    lost = tuple(LostPod(rank=rank, incarnation=1, code=82, why="silent", lost_at=since) for rank in (1, 2, 3))
+    members = () if waits == "a spare" else (0, 1, 2, 3)
+    world.progress = replace(world.progress, members=members, lost=lost, heartbeat_at=world.now.isoformat())
+    world.answering = frozenset(world.pod(rank).uid for rank in (1, 2, 3))
+    world.one_pass()
+    status = world.job.status
+    assert (status.attempt, status.reason) == (2, "PeerLost")
+    assert [(one.name, one.strict) for one in status.avoided_nodes] == [("node-0", False)]
+    assert status.attempts[0].not_in_place == "rank 0's agent hears none of the others"

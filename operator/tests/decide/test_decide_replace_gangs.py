@@ -8,12 +8,10 @@ from datetime import timedelta
 import pytest
 from gang_worlds import COSCHEDULING, KAI, KUEUE, NATIVE, VOLCANO, gate
 from jobs import job, spec
+from replacing import KEYED, cut_off, kill
 from worlds import World
 
-from oarlock_operator.model.observation import Defaults, GangSystems
-from oarlock_operator.model.observed_nodes import Node
-
-KEYED = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
+from oarlock_operator.model.observation import GangSystems
 
 
 def gang(systems: GangSystems) -> World:
@@ -25,17 +23,6 @@ def gang(systems: GangSystems) -> World:
     world = World(job=job(spec=wanted), systems=systems, defaults=KEYED)
     world.running(step=20)
     return world
-
-
-def kill(world: World, rank: int = 2) -> None:
-    """The pod is killed with its agent: it says nothing."""
-    world.end(rank, 137, with_report=False)
-
-
-def cut_off(world: World, rank: int = 2) -> None:
-    """Nobody hears of that pod's node any more."""
-    node = world.pod(rank).node
-    world.nodes[node] = Node(name=node, ready=False, unreachable=True, boot_id="1")
 
 
 def new_pods(world: World) -> list[str]:

@@ -10,12 +10,13 @@ import pytest
 from gang_worlds import COSCHEDULING
 from jobs import job, report, spec
 from made_pods import environment
+from replacing import KEYED, living
 from world_writes import Killed
 from worlds import World
 
 from oarlock_api.requests import EvictionReadiness
 from oarlock_operator.decide import decide
-from oarlock_operator.model.observation import Defaults, Ending, GangSystems
+from oarlock_operator.model.observation import Ending, GangSystems
 from oarlock_operator.model.plan import Look, Need
 
 GRACE = timedelta(seconds=300)
@@ -32,7 +33,7 @@ def gang(
     """Four pods that train, with room for more in the cluster."""
     wanted = spec(**{"nodes": 4, "recovery": {"inPlace": "Auto", **(recovery or {})}, **changes})
     world = World(job=job(spec=wanted), spares=spares, surges=surges, systems=systems or GangSystems())
-    world.defaults = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
+    world.defaults = KEYED
     world.running(step=20)
     return world
 
@@ -66,10 +67,6 @@ def lives(world: World) -> None:
     except Killed:
         world.kill_at = None
         world.settle()
-
-
-def living(world: World) -> list[str]:
-    return sorted(pod.name for pod in world.pods.values() if not pod.stopped and not pod.deleting)
 
 
 def test_it_is_made_at_once_and_the_old_one_is_let_be() -> None:

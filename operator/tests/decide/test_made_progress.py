@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import job, spec
+from replacing import KEYED
 from worlds import World
 
 from oarlock_api.contract.status import MemoryStatus
 from oarlock_operator.decide.made_progress import Furthest, furthest
-from oarlock_operator.model.observation import Defaults
 
 NODES = 4
 FRUITLESS = 3
 """Rounds in a row without a later step, after which a leader has its gang leave."""
-KEYED = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
 
 
 @pytest.mark.parametrize(

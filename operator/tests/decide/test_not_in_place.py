@@ -8,11 +8,8 @@ from datetime import timedelta
 
 import pytest
 from jobs import job, spec
+from replacing import KEYED
 from worlds import World
-
-from oarlock_operator.model.observation import Defaults
-
-KEYED = Defaults(trainer_image="trainer:test", keys=(b"k" * 32,))
 
 
 def gang(*, nodes: int = 4, step: int | None = 20, in_place: str = "Auto", keyed: bool = True) -> World:
