@@ -27,6 +27,7 @@ from tests.e2e.jobs import Jobs
 from tests.soak.faults import KINDS
 from tests.soak.field import Field
 from tests.soak.run import Plan, Soak
+from tests.soak.shapes import SHAPES
 from tests.soak.table import reasons, table, without_effect
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +57,9 @@ def main() -> int:
     )
     parser.add_argument("--pace", type=float, default=0.1, help="seconds that a step rests (default: %(default)s)")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=[], help="done in turn (default: drawn by chance)")
+    parser.add_argument(
+        "--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), help="of the jobs, in turn (default: all)"
+    )
     given = parser.parse_args()
     began = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # what was measured until then is told
@@ -72,6 +76,7 @@ def main() -> int:
         bound=given.bound,
         pace=given.pace,
         kinds=tuple(given.kinds),
+        shapes=tuple(SHAPES[name] for name in given.shapes),
     )
     # One namespace has many faults within an hour.
     settings = {**VALUES["settings"], "CORDON_MAX_NODES": 100_000, "CORDON_NAMESPACE_MAX_NODES": 100_000}

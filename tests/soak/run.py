@@ -51,7 +51,7 @@ class Plan:
     """`faults` in all, `gap` seconds of training between two on average, none after `minutes`.
 
     Each is to be mended within `bound` seconds, as is the end. A step of a job rests for `pace` seconds. `kinds` are done in
-    turn; without any they are drawn.
+    turn; without any they are drawn. Jobs are of these `shapes` in turn.
     """
 
     faults: int
@@ -61,6 +61,7 @@ class Plan:
     bound: float
     pace: float
     kinds: tuple[str, ...] = ()
+    shapes: tuple[Shape, ...] = tuple(SHAPES.values())
 
 
 @dataclass(slots=True)
@@ -112,7 +113,8 @@ class Soak:
         return curve.losses
 
     def _leg(self, expected: dict[int, float]) -> None:
-        name, shape = f"soak-{self.legs}", SHAPES[(self.legs - 1) % len(SHAPES)]
+        shapes = self._plan.shapes
+        name, shape = f"soak-{self.legs}", shapes[(self.legs - 1) % len(shapes)]
         self._field.job = name
         trips = self._jobs.output / self._field.trips
         trips.mkdir(parents=True, exist_ok=True)

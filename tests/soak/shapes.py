@@ -34,16 +34,16 @@ class Shape:
 
 
 PLAIN = Shape(words="two nodes")
-SHAPES = (
-    PLAIN,
-    Shape(words="two nodes and a spare", spec={"spares": 1}),
+SHAPES = {
+    "plain": PLAIN,
+    "spare": Shape(words="two nodes and a spare", spec={"spares": 1}),
     # Ten seconds are the shortest patience that a job may have.
-    Shape(
+    "elastic": Shape(
         words="two to three nodes",
         spec={"nodes": 3, "elastic": {"minNodes": 2, "patienceSeconds": 10}},
         tolerance=0.05,  # bfloat16; a sample that is missing moves a loss further
     ),
-)
+}
 
 
 def job(shape: Shape) -> dict[str, Any]:
