@@ -60,7 +60,8 @@ def _chosen(kept: Sequence[AttemptLogs], wanted: Wanted, folder: Beneath) -> Att
     where = folder / HISTORY / LOGS
     if not kept:
         raise NotNowError(
-            f"{where} has no logs: nothing has started there, output.history.logSize is 0, or the release is older"
+            f"{where} has no logs: nothing has started there, or without an agent (oarlock-trainer train), "
+            "output.history.logSize is 0, or the release is older"
         )
     if wanted.attempt is not None:
         found = [logs for logs in kept if logs.attempt == wanted.attempt]

@@ -94,7 +94,8 @@ def read_output(
     except OSError as error:
         missing.append(Missing(what="the history", why=str(error)))
     if not history:
-        missing.append(Missing(what="the history", why="there is none: an older release, or history is off"))
+        why = "there is none: no agent (oarlock-trainer train), an older release, or history is off"
+        missing.append(Missing(what="the history", why=why))
     spec: Object | None = None
     try:
         spec = asdict(kept) if (kept := read_spec(folder)) else None

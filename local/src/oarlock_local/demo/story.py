@@ -44,6 +44,7 @@ def tell(root: Path) -> None:
     print()
     print(attempts_table(view.status))
     print(f"\nThe model is in {model} (diffusers format); all of it took {time.monotonic() - began:.0f} s.")
+    print(f"What the job left, attempt by attempt: .venv/bin/oarlock why --path {model.parent}")
     print("To look around with the page, and to break more: make demo-page")
 
 
@@ -74,7 +75,7 @@ def stage(root: Path) -> Iterator[Scene]:
             output = make_output(cluster, root, inputs.result())
             pictures = len(list((output / "data/photos").glob("*.png")))
             say("inputs", f"a small FLUX.1 and {pictures} photographs with captions, in the claim {CLAIM}")
-            print(f"            what a job leaves: .venv/bin/oarlock why --path {output}/flux", flush=True)
+            print(f"            meanwhile: .venv/bin/oarlock why --path {output}/flux", flush=True)
             with page(cluster, output) as link:
                 if link:
                     say("page", link)
@@ -142,6 +143,7 @@ def _keep_model(output: Path, view: JobView, root: Path) -> Path:
     kept = root / "out/demo"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(made, kept / "model")
-    shutil.copytree(made.parent / "reports", kept / "reports")
+    for folder in ("reports", ".oarlock"):
+        shutil.copytree(made.parent / folder, kept / folder)
     shutil.copy(made.parent / "metrics.jsonl", kept)
     return kept / "model"
