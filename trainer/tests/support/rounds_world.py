@@ -119,6 +119,8 @@ class World:
     linked: bool = False
     copied: float = 0.8
     """How often a node has its copy of a step by the time of the next."""
+    torn: float = 0.1
+    """How often a round can't put together what it is to begin with."""
     now: float = 0.0
     step: int = 0
     pods: list[Pod] = field(default_factory=list)
@@ -137,6 +139,8 @@ class World:
         self._step_due = 0.0
         self._faults: dict[Round, set[tuple[int, str]]] = {}
         """What befell ranks of that round: of whose pod, and in words."""
+        self._restored: dict[Round, bool] = {}
+        """Whether all that are of that round began with the state in memory."""
         self._steps: dict[Round, int] = {}
         """The newest that was done in it."""
         for rank in range(self.gang.pods):
@@ -492,10 +496,16 @@ class World:
             pod.memory = dict([*pod.memory.items(), (self.step, held)][-2:])
 
     def _begin_with(self, pod: Pod, order: Order) -> None:
-        """What lies in a pod's memory as its ranks start: of one step; all parts, where more or fewer places made it."""
-        kept = pod.memory.get(order.step) if order.step is not None else None
-        if order.step is not None and order.made_by:
-            kept = Held(order.step, order.made_by, tuple(range(order.made_by)))
+        """What lies in a pod's memory as its ranks start: of one step; all parts, where more or fewer places made it.
+
+        Nothing, where one of the round could not get its parts: all of them go on from a checkpoint then.
+        """
+        if order.round not in self._restored:
+            self._restored[order.round] = self._random.random() >= self.torn
+        kept = None
+        if order.step is not None and self._restored[order.round]:
+            whole = Held(order.step, order.made_by, tuple(range(order.made_by)))
+            kept = whole if order.made_by else pod.memory.get(order.step)
         pod.memory = {kept.step: kept} if kept else {}
 
     def _train(self) -> None:

@@ -163,7 +163,7 @@ def test_a_gang_that_shrinks_goes_on_from_the_memory_of_those_that_are_left() ->
     played = []
     for seed in range(20):
         gang = Membership(nodes=4, least=1, patience=1.0, can_be_dealt=lambda _: True)
-        world = World(gang=gang, seed=seed, linked=True, harsh=False, copied=1.0)
+        world = World(gang=gang, seed=seed, linked=True, harsh=False, copied=1.0, torn=0.0)
         world.run(5.0)
         world.kill_pod(2)
         world.run(12.0)
