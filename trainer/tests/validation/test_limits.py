@@ -81,7 +81,9 @@ def test_pictures_that_would_take_too_long_by_those_before_are_left_out_told_and
     slow = Clock(tmp_path / "validation", 0.6 * MOST_SECONDS)
     first = make(validation(tmp_path, tiny_flux, ranks, clock=slow), model)
     assert ([one.file for one in first.made], first.failed, first.left_out) == (["step-1/boat-32x32.png"], [], 2)
-    assert "2 left out: there was no time for them" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "step 1: drawing 3 pictures (32x32)" in said
+    assert "2 left out: there was no time for them" in said
     second = make(validation(tmp_path, tiny_flux, ranks), model)
     assert (len(second.made), second.left_out) == (2, 0)
     assert make(validation(tmp_path, tiny_flux, ranks), model) is None

@@ -95,6 +95,10 @@ class Validation:
         if not missing:
             return None
         channel.send(channel.Event.PHASE, name=PodPhase.VALIDATING)
+        if self._ranks.rank_info.is_leader:
+            due = (self._wanted[number] for number in missing)
+            sizes = dict.fromkeys(f"{one.width}x{one.height}" for one in due)
+            sys.stderr.write(f"step {step}: drawing {len(missing)} pictures ({', '.join(sizes)})\n")
         began = self._clock()
         with judged as transformer:
             trains = transformer.training
