@@ -58,6 +58,7 @@ def test_ranks_that_are_asked_to_leave_save_and_the_same_command_trains_on_as_if
     again = start(job)
     _, said = again.communicate(timeout=240)
     assert again.returncode == 0, said[-4000:]
+    assert said.endswith(f"done: what it made lies in {tmp_path / 'output'}\n")
     assert losses_in(tmp_path / "output") == whole.losses
 
 

@@ -78,7 +78,10 @@ def run(job: Path, program: str) -> int:
     waking = wakeup.on(signal.SIGCHLD, *_LEAVE)
     ranks = rank_host.ForkedRanks(rank_host.load(program))
     ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
-    return _wait_for(ranks, waking)
+    code = _wait_for(ranks, waking)
+    if not code:
+        sys.stderr.write(f"done: what it made lies in {assignment.job.output_directory}\n")
+    return code
 
 
 def _wait_for(ranks: rank_host.ForkedRanks, waking: int) -> int:
