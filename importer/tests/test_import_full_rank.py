@@ -197,3 +197,17 @@ def test_sections_stand_in_the_order_of_the_api(job: Imported) -> None:
     assert job.job.spec.training
     order = [field.alias for field in type(job.job.spec.training).model_fields.values()]
     assert list(job.spec["training"]) == [name for name in order if name in job.spec["training"]]
+
+
+@pytest.mark.parametrize(
+    ("output", "is_told"), [("output/models", True), ("output/models/", True), ("output/boats", False)]
+)
+def test_a_folder_that_models_and_other_imported_jobs_share_is_told(
+    output: str,
+    is_told: bool,  # noqa: FBT001
+    imported: Callable[..., Imported],
+    simple: dict[str, Any],
+    folder: dict[str, Any],
+) -> None:
+    told = imported(simple | {"output_dir": output}, folder).differing
+    assert ("name another in output.directory" in told.get("output_dir", "")) is is_told
