@@ -42,8 +42,8 @@ def place(options: Options, launch: Launch, draft: Draft) -> None:
     directory = posixpath.basename(posixpath.normpath(options.value("output_dir") or ""))
     if directory not in ("", "."):
         shared = (
-            "a folder that models are often kept in, and that each job imported from SimpleTuner's usual output_dir has: name "
-            "another in output.directory, and another job with --name"
+            "a folder that models are often kept in, and that each job imported from SimpleTuner's usual output_dir has: "
+            "name another in output.directory, and another job with --name"
         )
         differs = shared if directory == "models" else ""
         options.carry(draft, "output_dir", value=directory.lstrip("."), differs=differs)
