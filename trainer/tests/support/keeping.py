@@ -22,14 +22,14 @@ def keep(
     step: int,
     *,
     rank: int = 0,
-    place: int = 0,
+    slot: int = 0,
     content: bytes = CONTENT,
     round_: int = 1,
     world: int = 2,
 ) -> None:
     """As one of `world` ranks keeps its state."""
     folder.mkdir(exist_ok=True)
-    name = state_name(rank, place)
+    name = state_name(rank, slot)
     (folder / name).write_bytes(content)
     file = {"name": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     manifest: dict[str, Any] = {
@@ -40,7 +40,7 @@ def keep(
         "runs": {name: [["weight", 0, 1]]},
     }
     manifest |= {"round": round_} if round_ > 1 else {}
-    RankFiles(folder, rank).complete(step, place, json.dumps(manifest, indent=1), world=world)
+    RankFiles(folder, rank).complete(step, slot, json.dumps(manifest, indent=1), world=world)
 
 
 def content(folder: Path, step: int, *, rank: int = 0) -> bytes:

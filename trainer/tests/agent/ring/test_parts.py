@@ -99,8 +99,8 @@ def test_a_part_comes_over_whole_piece_by_piece(
     assert here.stat().st_mode & 0o777 == 0o700
 
 
-def test_what_lies_in_the_other_place_there_is_named_by_where_it_lies_here(peer: Peer, there: Path, here: Path) -> None:
-    keep(there, 7, place=1)
+def test_what_lies_in_the_other_slot_there_is_named_by_where_it_lies_here(peer: Peer, there: Path, here: Path) -> None:
+    keep(there, 7, slot=1)
     copy(peer, here, 7)
     assert content(here, 7) == (here / state_name(0, 0)).read_bytes() == CONTENT
 
@@ -163,11 +163,11 @@ def test_a_pod_that_is_in_the_round_that_is_asked_for_keeps_the_others_from_bein
 
 
 def test_the_step_to_keep_is_never_written_over(peer: Peer, there: Path, here: Path) -> None:
-    keep(here, 3, place=0, content=b"three")
-    keep(here, 5, place=1, content=b"five")
+    keep(here, 3, slot=0, content=b"three")
+    keep(here, 5, slot=1, content=b"five")
     keep(there, 7)
     files = RankFiles(here, 0)
-    files._place_of, files._worlds = {3: 0, 5: 1}, {3: 2, 5: 2}
+    files._slot_of, files._worlds = {3: 0, 5: 1}, {3: 2, 5: 2}
     part = part_of(peer.manifest(7, 0, world=2), **OF, step=7, rank=0, world=2, rounds=ANY)
     pull(peer, part, files, here, rank=0, keep=3, share=1.0)
     assert steps_of(here, 0) == [7, 3]
@@ -268,7 +268,7 @@ def test_what_was_copied_of_another_part_or_has_gone_since_is_copied_anew(
 def test_the_state_that_stays_beside_the_copy_is_no_room_for_it(
     peer: Peer, there: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep(here, 3, place=0)
+    keep(here, 3, slot=0)
     keep(there, 7)
     monkeypatch.setattr(pulling.cgroup, "free_memory", lambda: len(CONTENT) - 1)
     with pytest.raises(NoRoomError):

@@ -33,7 +33,7 @@ def test_while_ranks_train_the_next_node_has_the_newest_two_steps_of_this_one(tw
     for ring in two.rings:
         ring.begin(1, None)
     for step in (1, 2, 3):
-        keep(two.folders[0], step, place=step % 2, content=CONTENT + bytes([step]))
+        keep(two.folders[0], step, slot=step % 2, content=CONTENT + bytes([step]))
         eventually(lambda: step in steps_of(two.folders[1], 0), f"step {step}")  # noqa: B023
     assert {*steps_of(two.folders[1], 0)} == {2, 3}
     assert content(two.folders[1], 3) == CONTENT + b"\x03"
@@ -48,7 +48,7 @@ def test_a_step_that_is_there_on_this_node_is_looked_for_on_the_one_before_witho
         ring.begin(1, None)
     for step in (1, 2, 3):
         for node, folder in enumerate(two.folders):
-            keep(folder, step, rank=node, place=step % 2)
+            keep(folder, step, rank=node, slot=step % 2)
         for node, folder in enumerate(two.folders):
             eventually(lambda: step in steps_of(folder, 1 - node), f"step {step}")  # noqa: B023
 
@@ -96,8 +96,8 @@ def test_nothing_comes_over_from_a_node_that_is_in_another_round(two: Rings) -> 
 
 def test_what_ranks_do_not_go_on_from_counts_nowhere_neither_own_nor_the_others(two: Rings) -> None:
     for rank in (0, 1):
-        keep(two.folders[1], 3, rank=rank, place=0)
-        keep(two.folders[1], 5, rank=rank, place=1)
+        keep(two.folders[1], 3, rank=rank, slot=0)
+        keep(two.folders[1], 5, rank=rank, slot=1)
     two.rings[1].begin(2, 3)
     assert two.held(1) == {3: (0, 1)}
     two.rings[1].begin(3, None)
@@ -120,7 +120,7 @@ def test_where_ranks_went_on_from_elsewhere_a_copy_of_the_same_step_of_an_earlie
     assert two.held(1) == {}
     with pytest.raises(module.PeerError, match="round 1"):
         two.rings[1]._copy_newest(two.rings[1]._copier.epoch)
-    keep(two.folders[0], 7, place=1, content=b"again", round_=2)
+    keep(two.folders[0], 7, slot=1, content=b"again", round_=2)
     eventually(lambda: 7 in steps_of(two.folders[1], 0), "step 7 of round 2")
     assert content(two.folders[1], 7) == b"again"
 
@@ -198,9 +198,9 @@ def test_a_copy_that_has_no_room_does_not_end_those_of_the_next_round(
 def test_a_pod_that_was_made_anew_gets_back_what_its_ranks_had(two: Rings) -> None:
     for ring in two.rings:
         ring.begin(1, None)
-    keep(two.folders[0], 1, place=0)
+    keep(two.folders[0], 1, slot=0)
     eventually(lambda: 1 in steps_of(two.folders[1], 0), "step 1")
-    keep(two.folders[0], 2, place=1, content=b"two")
+    keep(two.folders[0], 2, slot=1, content=b"two")
     eventually(lambda: 2 in steps_of(two.folders[1], 0), "step 2")
     for ring in two.rings:
         ring.stop()
@@ -217,7 +217,7 @@ def test_what_comes_back_to_a_new_pod_is_asked_for_again_where_a_request_failed(
     two: Rings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for step in (1, 2):
-        keep(two.folders[1], step, place=step % 2, content=CONTENT + bytes([step]))
+        keep(two.folders[1], step, slot=step % 2, content=CONTENT + bytes([step]))
     two.rings[1].server.round = 1
     piece, asked = module.Peer.piece, []
 

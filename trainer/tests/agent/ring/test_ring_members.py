@@ -42,7 +42,7 @@ def test_a_spare_that_takes_a_place_copies_that_places_part_and_then_what_the_pl
     eventually(lambda: three.rings[2].ready, "ready")
     assert content(three.folders[2], 7, rank=1) == CONTENT + b"\x01"
     eventually(lambda: three.held(2) == {7: (0, 1)}, "the copy of place 0")
-    keep(three.folders[2], 8, rank=1, place=1, round_=2)
+    keep(three.folders[2], 8, rank=1, slot=1, round_=2)
     eventually(lambda: three.held(0).get(8) == (1,), "what the spare's ranks have lies on pod 0")
 
 

@@ -61,11 +61,11 @@ def test_where_a_round_has_another_size_what_counts_no_longer_gives_its_room_to_
 
 def test_parts_of_other_places_stay_until_a_newer_state_of_this_round_is_copied(shrinking: Rings) -> None:
     shrink(shrinking)
-    keep(shrinking.folders[0], 8, rank=0, place=1, round_=2, world=2)
+    keep(shrinking.folders[0], 8, rank=0, slot=1, round_=2, world=2)
     eventually(lambda: shrinking.held(1).get(8) == (0,), "the copy on pod 1")
     assert shrinking.held(1)[7] == (0, 1, 2), "pod 0 has no copy of pod 1's yet"
     assert [content(shrinking.folders[1], 7, rank=rank)[-1] for rank in range(3)] == [0, 1, 2]
-    keep(shrinking.folders[1], 8, rank=1, place=1, round_=2, world=2)
+    keep(shrinking.folders[1], 8, rank=1, slot=1, round_=2, world=2)
     for pod in (0, 1):
         eventually(lambda: shrinking.held(pod).get(7) == (0, 1), "that the third part is gone")  # noqa: B023
         assert shrinking.held(pod)[8] == (0, 1)
@@ -114,8 +114,8 @@ def test_a_node_that_had_no_room_for_a_copy_still_forgets_other_places_parts(
 ) -> None:
     shrink(shrinking)
     monkeypatch.setattr(shrinking.rings[0], "_full_epoch", shrinking.rings[0]._copier.epoch)
-    keep(shrinking.folders[0], 8, rank=0, place=1, round_=2, world=2)
-    keep(shrinking.folders[0], 8, rank=1, place=1, round_=2, world=2)
+    keep(shrinking.folders[0], 8, rank=0, slot=1, round_=2, world=2)
+    keep(shrinking.folders[0], 8, rank=1, slot=1, round_=2, world=2)
     eventually(lambda: shrinking.held(0).get(7) == (0, 1), "that the third part is gone")
 
 
@@ -125,7 +125,7 @@ def test_a_node_that_trains_alone_keeps_its_own_state_and_no_copy(shrinking: Rin
     shrinking.rings[0].begin(3, 7, (0,), made_by=3)
     assert shrinking.rings[0].ready
     assert shrinking.held(0) == {7: (0, 1, 2)}
-    keep(shrinking.folders[0], 8, rank=0, place=1, round_=3, world=1)
+    keep(shrinking.folders[0], 8, rank=0, slot=1, round_=3, world=1)
     eventually(lambda: shrinking.held(0) == {8: (0,), 7: (0,)}, "that other parts are gone")
 
 

@@ -46,8 +46,8 @@ def manifest_path(holder: int, step: int, rank: int, *, world: int) -> str:
 
 def state_path(holder: int, name: str, offset: int) -> str:
     """A piece of a file that a manifest names. Raises ValueError where it is no such name."""
-    rank, place = parse_state_name(name)
-    return f"/memory/{holder}/state/{rank}/{place}/{offset}"
+    rank, slot = parse_state_name(name)
+    return f"/memory/{holder}/state/{rank}/{slot}/{offset}"
 
 
 class PartsServer:
@@ -100,9 +100,9 @@ class PartsServer:
         said = gang_key.answer(self._key, target, body).encode()
         return Answer(200, "application/json", len(said), [said])
 
-    def _piece(self, rank: int, place: int, offset: int) -> Answer:
+    def _piece(self, rank: int, slot: int, offset: int) -> Answer:
         file = os.open(
-            self._folder / state_name(rank, place), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            self._folder / state_name(rank, slot), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         )
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):

@@ -49,10 +49,10 @@ class Part:
 
 @dataclass(slots=True)
 class Begun:
-    """How far one rank's copies have come: of the part with this hash so many bytes lie in this place already."""
+    """How far one rank's copies have come: of the part with this hash so many bytes lie in this slot already."""
 
     sha256: str = ""
-    place: int = 0
+    slot: int = 0
     bytes: int = 0
 
 
@@ -93,13 +93,13 @@ def pull(
     At most `share` of the time goes into asking. Files change within `only_while` alone, which raises StoppedError
     once the part is wanted no more. Raises PeerError, NoRoomError and OSError, and then nothing counts that was not whole.
     """
-    check_room(folder, part.size, there=files.taken(files.next_place(keep=keep)))
+    check_room(folder, part.size, there=files.taken(files.next_slot(keep=keep)))
     with only_while():
-        place = files.begin(keep=keep)
-        descriptor = files.open(place, part.size)
+        slot = files.begin(keep=keep)
+        descriptor = files.open(slot, part.size)
     begun = begun or Begun()
-    if (begun.sha256, begun.place) != (part.sha256, place):
-        begun.sha256, begun.place, begun.bytes = part.sha256, place, 0
+    if (begun.sha256, begun.slot) != (part.sha256, slot):
+        begun.sha256, begun.slot, begun.bytes = part.sha256, slot, 0
     try:
         with mmap.mmap(descriptor, part.size) as content:
             _copy(peer, part, content, begun=begun, share=share, only_while=only_while, pause=pause)
@@ -111,8 +111,8 @@ def pull(
         os.close(descriptor)
     with only_while():
         told = part.manifest
-        manifest = lying_in(told, state_name(rank, place))
-        files.complete(int(told["step"]), place, manifest, world=int(told["world_size"]))
+        manifest = lying_in(told, state_name(rank, slot))
+        files.complete(int(told["step"]), slot, manifest, world=int(told["world_size"]))
 
 
 def _copy(

@@ -1,6 +1,6 @@
 """One rank's files in a node's memory, and the manifests that make them count: for ranks, and for the agent.
 
-Two of them take turns. A third one stays beside them, while it counts, of what another number of ranks has made.
+Two slots take turns. A third one holds, while that counts, what another number of ranks has made.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
     from pathlib import Path
 
-PLACES = (0, 1)
+SLOTS = (0, 1)
 _ASIDE = 2
-"""Where a part stays that another number of ranks made: those of now need both places, in another size."""
+"""Where a part stays that another number of ranks made: those of now need both slots, in another size."""
 _BLOCK = 512
 """Bytes that stat(2) counts in."""
 
@@ -38,7 +38,7 @@ class RankFiles:
     def __init__(self, folder: Path, rank: int) -> None:
         """Touches nothing yet."""
         self._folder, self._rank = folder, rank
-        self._place_of: dict[int, int] = {}
+        self._slot_of: dict[int, int] = {}
         """Step that counts -> where it lies."""
         self._worlds: dict[int, int] = {}
         """Step that counts -> how many ranks made it."""
@@ -52,48 +52,48 @@ class RankFiles:
         there = self._folder.lstat()
         if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it belongs to somebody else", str(self._folder))
-        self._worlds, self._place_of = {}, {}
+        self._worlds, self._slot_of = {}, {}
         for name in by_rank(self._folder).get(self._rank, ()) if names is None else names:
             found = parse_manifest_name(name)
             if found and found.step == keep and keep not in self._worlds:
                 self._worlds[keep] = found.world
-                self._place_of[keep] = self._place(keep)
+                self._slot_of[keep] = self._slot(keep)
             elif found or name.startswith(TEMPORARY):
                 # Ranks that go on from elsewhere may come to other figures at this step: the two must not mix.
                 (self._folder / name).unlink(missing_ok=True)
         self._clear_aside()
 
     def set_aside(self, step: int) -> None:
-        """Keep a step that counts out of both places, until a newer one counts and the next begins. Raises OSError."""
-        place = self._place_of[step]
-        if place == _ASIDE:
+        """Keep a step that counts out of both slots, until a newer one counts and the next begins. Raises OSError."""
+        slot = self._slot_of[step]
+        if slot == _ASIDE:
             return
         told = json.loads(self._manifest(step).read_text(encoding="utf-8"))
         manifest = lying_in(told, state_name(self._rank, _ASIDE))
         self._state(_ASIDE).unlink(missing_ok=True)
-        self._state(_ASIDE).hardlink_to(self._state(place))
+        self._state(_ASIDE).hardlink_to(self._state(slot))
         write_bytes(self._manifest(step), manifest.encode())
-        self._state(place).unlink()
-        self._place_of[step] = _ASIDE
+        self._state(slot).unlink()
+        self._slot_of[step] = _ASIDE
 
     def _clear_aside(self) -> None:
         """What a kill has left halfway: a part set aside that does not count, or its old name beside it."""
         aside = self._state(_ASIDE)
-        if _ASIDE not in self._place_of.values():
+        if _ASIDE not in self._slot_of.values():
             aside.unlink(missing_ok=True)
             return
-        for path in map(self._state, PLACES):
+        for path in map(self._state, SLOTS):
             if path.exists() and path.samefile(aside):
                 path.unlink()
 
     def trim(self) -> None:
-        """Give back the places in which nothing counts. Raises OSError."""
-        for place in set(PLACES) - set(self._place_of.values()):
-            self._state(place).unlink(missing_ok=True)
+        """Give back the slots in which nothing counts. Raises OSError."""
+        for slot in set(SLOTS) - set(self._slot_of.values()):
+            self._state(slot).unlink(missing_ok=True)
 
-    def taken(self, *places: int) -> int:
-        """Bytes that the files in these places have now; of both where none is named."""
-        paths = [self._state(place) for place in places or PLACES]
+    def taken(self, *slots: int) -> int:
+        """Bytes that the files in these slots have now; of both where none is named."""
+        paths = [self._state(slot) for slot in slots or SLOTS]
         return sum(path.stat().st_blocks * _BLOCK for path in paths if path.exists())
 
     def make(self, size: int) -> list[int]:
@@ -101,16 +101,16 @@ class RankFiles:
 
         Raises OSError.
         """
-        first = self.open(PLACES[0], size)
+        first = self.open(SLOTS[0], size)
         try:
-            return [first, self.open(PLACES[1], size)]
+            return [first, self.open(SLOTS[1], size)]
         except OSError:
             os.close(first)
             raise
 
-    def open(self, place: int, size: int) -> int:
+    def open(self, slot: int, size: int) -> int:
         """A descriptor of one of them, of `size` bytes, all of them taken. Raises OSError."""
-        made = os.open(self._state(place), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        made = os.open(self._state(slot), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(made, size)
             os.posix_fallocate(made, 0, size)  # writing into a map that has no room would end the process
@@ -121,17 +121,17 @@ class RankFiles:
 
     def has(self, step: int) -> bool:
         """Whether the state after `step` steps counts."""
-        return step in self._place_of
+        return step in self._slot_of
 
     @property
     def newest(self) -> int | None:
         """The newest step that counts."""
-        return max(self._place_of, default=None)
+        return max(self._slot_of, default=None)
 
     def bytes_of(self, step: int) -> int:
         """Of a step's part; 0 where it does not count, or somebody has removed it."""
         with suppress(OSError):
-            return self._state(self._place_of[step]).stat().st_size if step in self._place_of else 0
+            return self._state(self._slot_of[step]).stat().st_size if step in self._slot_of else 0
         return 0
 
     def world(self, step: int) -> int:
@@ -145,28 +145,28 @@ class RankFiles:
         except (OSError, ValueError, KeyError, TypeError):
             return ""
 
-    def next_place(self, *, keep: int | None = None) -> int:
+    def next_slot(self, *, keep: int | None = None) -> int:
         """Where the next state is to be written: not over step `keep`, or else over the newest one that counts."""
-        newest = keep if keep in self._place_of else self.newest
-        place = _ASIDE if newest is None else self._place_of[newest]
-        return PLACES[0] if place == _ASIDE else 1 - place
+        newest = keep if keep in self._slot_of else self.newest
+        slot = _ASIDE if newest is None else self._slot_of[newest]
+        return SLOTS[0] if slot == _ASIDE else 1 - slot
 
     def begin(self, *, keep: int | None = None) -> int:
-        """`next_place`; what lies there counts no longer."""
-        place = self.next_place(keep=keep)
-        counts = any(of in PLACES for of in self._place_of.values())
-        over = {place, _ASIDE} if counts else {place}
-        for step in [step for step, of in self._place_of.items() if of in over and step != keep]:
+        """`next_slot`; what lies there counts no longer."""
+        slot = self.next_slot(keep=keep)
+        counts = any(of in SLOTS for of in self._slot_of.values())
+        over = {slot, _ASIDE} if counts else {slot}
+        for step in [step for step, of in self._slot_of.items() if of in over and step != keep]:
             self._forget(step)
-        if _ASIDE not in self._place_of.values():
+        if _ASIDE not in self._slot_of.values():
             self._state(_ASIDE).unlink(missing_ok=True)
-        return place
+        return slot
 
-    def complete(self, step: int, place: int, manifest: str, *, world: int) -> None:
+    def complete(self, step: int, slot: int, manifest: str, *, world: int) -> None:
         """Let what one of `world` ranks has written count. Raises OSError."""
         self._worlds[step] = world
         write_bytes(self._manifest(step), manifest.encode())
-        self._place_of[step] = place
+        self._slot_of[step] = slot
 
     def remove(self) -> None:
         """All of this rank's, and the folder with the last rank's. The memory is free once no process maps it."""
@@ -176,16 +176,16 @@ class RankFiles:
 
     def _forget(self, step: int) -> None:
         self._manifest(step).unlink()
-        self._place_of.pop(step, None)
+        self._slot_of.pop(step, None)
         del self._worlds[step]
 
-    def _state(self, place: int) -> Path:
-        return self._folder / state_name(self._rank, place)
+    def _state(self, slot: int) -> Path:
+        return self._folder / state_name(self._rank, slot)
 
     def _manifest(self, step: int) -> Path:
         return self._folder / manifest_name(step, self._rank, world=self._worlds[step])
 
-    def _place(self, step: int) -> int:
+    def _slot(self, step: int) -> int:
         written = json.loads(self._manifest(step).read_text(encoding="utf-8"))
         return parse_state_name(written["files"][0]["name"])[1]
 

@@ -67,13 +67,13 @@ def sweep(job_uid: str, attempt: int, *, shared_memory: Path = SHARED_MEMORY) ->
             shutil.rmtree(path, ignore_errors=True)  # follows no link
 
 
-def state_name(rank: int, place: int) -> str:
-    """One of the files of a rank: `place` is 0 or 1, or 2 for what is set aside."""
-    return f"rank-{rank:05}-{place}.state"
+def state_name(rank: int, slot: int) -> str:
+    """One of the files of a rank: `slot` is 0 or 1, or 2 for what is set aside."""
+    return f"rank-{rank:05}-{slot}.state"
 
 
 def parse_state_name(name: str) -> tuple[int, int]:
-    """(rank, place). Raises ValueError where it is no such file's name."""
+    """(rank, slot). Raises ValueError where it is no such file's name."""
     found = _STATE.fullmatch(name)
     if found is None:
         raise ValueError(f"{name!r} is no file of a rank's state")

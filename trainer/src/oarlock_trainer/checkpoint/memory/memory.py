@@ -254,8 +254,8 @@ class Memory:
         self._rhythm.began(step)
         self._began = time.monotonic()
         parts = self._engine.parts()
-        place = self._files.begin()
-        snapshot = self._making.result()[place]
+        slot = self._files.begin()
+        snapshot = self._making.result()[slot]
         snapshot.begin(parts)
         manifest = CheckpointManifest(
             step=step,
@@ -267,14 +267,14 @@ class Memory:
             saved_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             data=position,
             files=(),
-            runs={state_name(self._ranks.rank_info.rank, place): runs_of(parts)},
+            runs={state_name(self._ranks.rank_info.rank, slot): runs_of(parts)},
             adapters=self._adapters,
         )
         self._copying = snapshot
-        self._writing = Background(lambda: self._complete(snapshot, manifest, place))
+        self._writing = Background(lambda: self._complete(snapshot, manifest, slot))
         self._stall = time.monotonic() - self._began
 
-    def _complete(self, snapshot: Snapshot, manifest: CheckpointManifest, place: int) -> float:
+    def _complete(self, snapshot: Snapshot, manifest: CheckpointManifest, slot: int) -> float:
         """Let the copied state count; returns when it does. Raises OSError."""
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         snapshot.wait()
@@ -282,7 +282,7 @@ class Memory:
         sha256 = hashlib.sha256(snapshot.content).hexdigest()
         (name,) = manifest.runs
         whole = replace(manifest, files=(FileFacts(name, snapshot.size, sha256),))
-        self._files.complete(whole.step, place, whole.to_json(), world=whole.world_size)
+        self._files.complete(whole.step, slot, whole.to_json(), world=whole.world_size)
         return time.monotonic()
 
     def _give_up(self, words: str) -> None:

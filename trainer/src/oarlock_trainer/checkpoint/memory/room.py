@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.checkpoint.memory.files import PLACES, remove_all_but
+from oarlock_trainer.checkpoint.memory.files import SLOTS, remove_all_but
 from oarlock_trainer.checkpoint.memory.held import by_rank
 from oarlock_trainer.runtime import cgroup
 
@@ -61,7 +61,7 @@ def lacking(rooms: Sequence[Room], *, ranks_per_node: int, ring: bool = False) -
         ranks = rooms[start : start + ranks_per_node]
         first = ranks[0]
         copied = rooms[(start - ranks_per_node) % len(rooms) :][:ranks_per_node] if ring else []
-        more = sum(len(PLACES) * room.needs for room in (*ranks, *copied)) - sum(room.has for room in ranks)
+        more = sum(len(SLOTS) * room.needs for room in (*ranks, *copied)) - sum(room.has for room in ranks)
         # Checkpoints are copied into memory of the same size, whose pages may still be on their way.
         with_checkpoint = more + sum(room.needs for room in ranks)
         where = f"node {first.node}" if first.node else f"the node of rank {start}"
