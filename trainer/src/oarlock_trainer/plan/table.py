@@ -41,13 +41,15 @@ def forecast(
     gpu: str | None,
     fabric: str | None,
 ) -> str:
-    """Several lines; none where nothing is trained, or not on GPUs. Types that nobody named (None) are assumed.
+    """Several lines; none where nothing is trained, one where it is not on GPUs. Types that nobody named (None) are assumed.
 
     `training` has the paths of this machine; the model need not be on it. `tokens` of the image have samples of the buckets,
     each number once; the largest has so many `frames`. Raises ConfigurationError where the job does not fit into the GPUs.
     """
-    if training.task is not Task.TRAIN or not spec.gpus_per_node:
+    if training.task is not Task.TRAIN:
         return ""
+    if not spec.gpus_per_node:
+        return "\nGPUs          none (gpusPerNode: 0): nothing is chosen, and neither memory nor time is computed\n"
     kind, ties = named(gpu=gpu, fabric=fabric)
     family = family_of(training.model)
     if ties is None:
