@@ -136,7 +136,7 @@ async def test_an_endless_answer_is_no_news_and_is_not_read_to_its_end(
 async def test_a_pod_that_is_too_slow_is_no_news(
     server: Server, reader: ProgressReader, memory: JobMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(progress, "TIMEOUT_SECONDS", 1.0)
 
     async def never(_: web.Request) -> web.Response:
         await server.gate.wait()
