@@ -27,15 +27,20 @@ def test_new_pods_that_are_always_lost_use_the_budget_up_though_a_checkpoint_was
     assert world.job.status.reason == "InfrastructureRestartsExhausted"
 
 
+def lose(world: World, *, resumed: int) -> None:
+    """Pod 2 is gone; where it is made anew alone, the gang goes on from this step."""
+    pod = world.pod(2)
+    world.pods[pod.name] = replace(pod, gone=True)
+    world.progress = None
+    world.one_pass()
+    if world.job.status.recovery.stage == "Replace":
+        go_on(world, 2, resumed=resumed)
+
+
 def test_losses_one_after_the_other_without_a_newer_checkpoint_end_the_job() -> None:
     world = gang(maxRestartsWithoutProgress=2)
     for _ in range(3):
-        pod = world.pod(2)
-        world.pods[pod.name] = replace(pod, gone=True)
-        world.progress = None
-        world.one_pass()
-        if world.job.status.recovery.stage == "Replace":
-            go_on(world, 2, resumed=0)
+        lose(world, resumed=0)
     assert world.job.status.reason == "NoProgress"
 
 
@@ -44,12 +49,7 @@ def losses_of(world: World, *, told_of_memory: bool) -> list[int]:
     without = []
     for step in range(30, 80, 10):
         held(world, step, step if told_of_memory else None)
-        pod = world.pod(2)
-        world.pods[pod.name] = replace(pod, gone=True)
-        world.progress = None
-        world.one_pass()
-        if world.job.status.recovery.stage == "Replace":
-            go_on(world, 2, resumed=step)
+        lose(world, resumed=step)
         without.append(world.job.status.restarts.without_progress)
     return without
 
@@ -78,12 +78,7 @@ def test_losses_at_the_same_step_end_the_job_though_the_gang_goes_on_from_memory
     world = gang(maxRestartsWithoutProgress=2)
     for _ in range(6):
         held(world, 20, 20)
-        pod = world.pod(2)
-        world.pods[pod.name] = replace(pod, gone=True)
-        world.progress = None
-        world.one_pass()
-        if world.job.status.recovery.stage == "Replace":
-            go_on(world, 2, resumed=20)
+        lose(world, resumed=20)
     assert world.job.status.reason == "NoProgress"
     assert world.job.status.attempts[0].incarnation == 4, "the first one counts as progress, and three as none"
 

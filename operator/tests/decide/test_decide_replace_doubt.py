@@ -163,11 +163,17 @@ def round_begins(world: World) -> None:
     world.progress = replace(world.progress, phase="Starting", figures=Figures(), resumed_from_step=None)
 
 
-def test_a_gang_that_is_whole_again_may_load_and_compile_for_longer_than_others_stand_by() -> None:
+def beginning_again() -> World:
+    """A gang that has lost pod 2, and is whole again; others would stand by for 30 s."""
     world = gang(standbySeconds=30)
     kill(world, 2)
     world.one_pass()
     round_begins(world)
+    return world
+
+
+def test_a_gang_that_is_whole_again_may_load_and_compile_for_longer_than_others_stand_by() -> None:
+    world = beginning_again()
     world.one_pass()
     world.now += timedelta(seconds=600)
     world.one_pass()
@@ -181,10 +187,7 @@ def test_a_gang_that_is_whole_again_may_load_and_compile_for_longer_than_others_
 
 
 def test_a_second_loss_while_a_gang_loads_for_long_costs_its_own_pod_alone() -> None:
-    world = gang(standbySeconds=30)
-    kill(world, 2)
-    world.one_pass()
-    round_begins(world)
+    world = beginning_again()
     world.one_pass()
     world.now += timedelta(seconds=600)
     missed(world, 3, code=80, ago=1)
@@ -196,10 +199,7 @@ def test_a_second_loss_while_a_gang_loads_for_long_costs_its_own_pod_alone() -> 
 
 
 def test_a_gang_that_still_waits_for_another_pod_has_not_begun_a_round() -> None:
-    world = gang(standbySeconds=30)
-    kill(world, 2)
-    world.one_pass()
-    round_begins(world)
+    world = beginning_again()
     assert world.progress is not None
     world.progress = replace(world.progress, lost=(LostPod(rank=2, incarnation=1, code=82, why="silent"),))
     world.now += timedelta(seconds=91)

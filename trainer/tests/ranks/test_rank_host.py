@@ -23,13 +23,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def next_ended(ranks: rank_host.ForkedRanks) -> list[tuple[int, int]]:
+    """(rank, code) of those that end next."""
+    while not (ended := ranks.reap()):
+        time.sleep(0.002)
+    return ended
+
+
 def ends_with(program: Callable[[], int]) -> list[tuple[int, int]]:
     """(rank, code) of two ranks that run the program."""
     ranks = rank_host.ForkedRanks(program)
     ranks.start([{"RANK": "4"}, {"RANK": "5"}])
     ended: list[tuple[int, int]] = []
     while ranks:
-        ended += ranks.reap(block=True)
+        ended += next_ended(ranks)
     return sorted(ended)
 
 
@@ -38,7 +45,7 @@ def test_a_rank_has_none_of_the_hosts_variables_that_its_round_is_without(monkey
     for without, code in (((), 1), (("OF_THE_GANG", "OF_NOBODY"), 0)):
         ranks = rank_host.ForkedRanks(lambda: int(os.environ.get("OF_THE_GANG", "0")))
         ranks.start([{"RANK": "4"}], without=without)
-        assert ranks.reap(block=True) == [(4, code)]
+        assert next_ended(ranks) == [(4, code)]
 
 
 def leaves(code: object) -> Callable[[], int]:
@@ -91,7 +98,7 @@ def test_sigterm_before_the_program_can_take_it_means_left_on_request() -> None:
     ranks = rank_host.ForkedRanks(lambda: time.sleep(60) or 0)
     ranks.start([{"RANK": "0"}])
     ranks.signal(signal.SIGTERM)
-    assert ranks.reap(block=True) == [(0, 86)]
+    assert next_ended(ranks) == [(0, 86)]
 
 
 def test_a_checkpoint_that_is_asked_for_right_after_the_fork_is_made_once_the_program_can() -> None:
@@ -105,7 +112,7 @@ def test_a_checkpoint_that_is_asked_for_right_after_the_fork_is_made_once_the_pr
     ranks.start([{"RANK": "0"}])
     ranks.signal(SAVE_SIGNAL)
     os.write(go_on, b"!")
-    assert ranks.reap(block=True) == [(0, 0)]
+    assert next_ended(ranks) == [(0, 0)]
 
 
 def test_a_checkpoint_that_is_asked_for_disturbs_no_program_that_does_not_know_the_wish() -> None:
@@ -114,23 +121,19 @@ def test_a_checkpoint_that_is_asked_for_disturbs_no_program_that_does_not_know_t
     ranks.start([{"RANK": "0"}])
     ranks.signal(SAVE_SIGNAL)
     os.write(go_on, b"!")
-    assert ranks.reap(block=True) == [(0, 0)]
+    assert next_ended(ranks) == [(0, 0)]
+
+
+def host_command(control: int, parent: int, *options: str) -> list[str]:
+    module = "oarlock_trainer.ranks.rank_host"
+    return [sys.executable, "-m", module, "--control", str(control), "--parent", str(parent), *options]
 
 
 def test_a_host_that_is_asked_to_save_lives_on() -> None:
     control, orders = os.pipe()
     telling, told = os.pipe()
-    command = [
-        sys.executable,
-        "-m",
-        "oarlock_trainer.ranks.rank_host",
-        "--control",
-        str(control),
-        "--parent",
-        str(os.getpid()),
-    ]
     host = subprocess.Popen(
-        [*command, "--program", "os:getpid", "--warm", "os:getpid"],
+        host_command(control, os.getpid(), "--program", "os:getpid", "--warm", "os:getpid"),
         pass_fds=(control, told),
         env={**os.environ, channel.AGENT_FD: str(told)},
     )
@@ -147,10 +150,9 @@ def test_lines_that_ranks_print_at_the_same_time_stay_whole(tmp_path: Path) -> N
         "        print('warned', n, file=sys.stderr)\n"
     )
     (control, orders), (telling, told) = os.pipe(), os.pipe()
-    command = [sys.executable, "-m", "oarlock_trainer.ranks.rank_host", "--control", str(control)]
     with (tmp_path / "printed").open("wb") as printed:
         host = subprocess.Popen(
-            [*command, "--parent", str(os.getpid()), "--program", "talkers:talk", "--warm", "os:getpid"],
+            host_command(control, os.getpid(), "--program", "talkers:talk", "--warm", "os:getpid"),
             pass_fds=(control, told),
             env={
                 **os.environ,
@@ -176,17 +178,7 @@ def test_lines_that_ranks_print_at_the_same_time_stay_whole(tmp_path: Path) -> N
 
 
 def test_a_host_without_its_agent_leaves_at_once() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "oarlock_trainer.ranks.rank_host",
-        "--control",
-        "0",
-        "--parent",
-        "1",
-        "--program",
-        "os:x",
-    ]
+    command = host_command(0, 1, "--program", "os:x")
     ended = subprocess.run(command, check=False, capture_output=True, env={**os.environ, channel.AGENT_FD: "2"})
     assert ended.returncode == 137
 

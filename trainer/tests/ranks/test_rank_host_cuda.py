@@ -37,7 +37,9 @@ _FORK = """
 from oarlock_trainer.ranks import rank_host
 ranks = rank_host.ForkedRanks(lambda: 7)
 ranks.start([{"RANK": "0"}])
-print(ranks.reap(block=True))
+while not (ended := ranks.reap()):
+    pass
+print(ended)
 """
 
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 from saving import POSITION, Alone, Plain
 
 from oarlock_trainer.checkpoint.memory.memory import Memory
+from oarlock_trainer.checkpoint.memory.resume import resume
 from oarlock_trainer.runtime.job import RankInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from oarlock_trainer.checkpoint.format import Checkpoint
 
 
 class Facts:
@@ -55,3 +58,27 @@ def alone(rank: int, ranks: int) -> Alone:
 def one_of_nodes(rank: int, nodes: int) -> Alone:
     """The one rank of a node of several that hears only itself."""
     return Alone(RankInfo(rank=rank, local_rank=0, world_size=nodes, local_world_size=1))
+
+
+def found(folder: Path, number: int, *, job: Any = None) -> Checkpoint | None:
+    return resume(job or Facts(), Alone(), folder, number)  # type: ignore[arg-type]
+
+
+def values(engine: Plain) -> list[list[float]]:
+    return [part.values.tolist() for part in engine.parts()]
+
+
+def settle(memory: Any) -> None:
+    """Wait until the newest state is whole."""
+    memory._writing.wait(None)
+
+
+class Heard(Alone):
+    """Rank 0, and what the others tell."""
+
+    def __init__(self, *others: Any) -> None:
+        super().__init__(alone(0, 1 + len(others)).rank_info)
+        self.others = others
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, *self.others]

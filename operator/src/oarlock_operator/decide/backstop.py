@@ -31,7 +31,7 @@ It was silent for five seconds before. After seven its ranks are dead, and a spa
 (docs/rounds.md, leases).
 """
 TOGETHER_SECONDS = 5.0
-"""Where others are being lost beside it, as by one cut cable, it is waited for them so long: all are one fault then."""
+"""Pods that are lost within so long, as by one cut cable, are waited for: they are one fault."""
 LEAVING_SECONDS = 30.0
 """The same for one that said goodbye for a reason of its own: it still sees to its processes and its report."""
 

@@ -9,15 +9,12 @@ from __future__ import annotations
 import math
 
 from oarlock_api.contract.names import pod_name
-from oarlock_operator.decide.backstop import lost_pods
+from oarlock_operator.decide.backstop import TOGETHER_SECONDS, lost_pods
 from oarlock_operator.decide.budgets import backoff_seconds
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.classify import Fault, classify, missing
 from oarlock_operator.model.observation import Observation, Pod, standing_by
-
-OTHERS_SECONDS = 5.0
-"""So long after a pod that lost its peers, others of its gang may end as well."""
 
 
 def lost(o: Observation, draft: Draft) -> dict[int, Fault]:
@@ -47,7 +44,7 @@ def _is_due(o: Observation, draft: Draft, fault: Fault) -> bool:
     wait = min(seconds, seconds - _seconds_since(o, pod))
     if fault.victim and o.ended_seconds is not None:
         # Who lost its peers is seldom the only one.
-        wait = max(wait, OTHERS_SECONDS - o.ended_seconds)
+        wait = max(wait, TOGETHER_SECONDS - o.ended_seconds)
     if wait > 0:
         draft.again(wait)
     return wait <= 0

@@ -111,11 +111,11 @@ class ForkedRanks:
                 with contextlib.suppress(ProcessLookupError):
                     kill(pid, signal.SIGKILL)
 
-    def reap(self, *, block: bool = False) -> list[tuple[int, int]]:
-        """(rank, exit code or minus the signal) of each rank that ended since the last call; `block`: wait for one."""
+    def reap(self) -> list[tuple[int, int]]:
+        """(rank, exit code or minus the signal) of each rank that ended since the last call. Never blocks."""
         ended: list[tuple[int, int]] = []
         with contextlib.suppress(ChildProcessError):
-            while (found := os.waitpid(-1, 0 if block and not ended else os.WNOHANG))[0]:
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 rank = self._rank_of.pop(found[0], None)
                 if rank is not None:
                     ended.append((rank, os.waitstatus_to_exitcode(found[1])))

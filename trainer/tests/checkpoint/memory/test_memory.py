@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from remembering import alone, one_of_nodes, remember, step
+from remembering import alone, found, one_of_nodes, remember, settle, step, values
 from saving import POSITION, Plain
 
 from oarlock_trainer.checkpoint.load import load
@@ -18,7 +18,6 @@ from oarlock_trainer.checkpoint.memory.held import manifest_name, state_name, st
 if TYPE_CHECKING:
     from forked import Forks
 
-from remembered import found, settle, values
 
 SUPPORT = Path(__file__).parents[2] / "support"
 

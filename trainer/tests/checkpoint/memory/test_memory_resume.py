@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from remembered import Heard, found, settle, values
-from remembering import Facts, alone, one_of_nodes, remember, step
+from remembering import Facts, Heard, alone, found, one_of_nodes, remember, settle, step, values
 from saving import Alone, Plain
 
 from oarlock_trainer.checkpoint.format import parse_manifest
@@ -55,21 +54,23 @@ def test_a_part_that_is_missing_or_torn_is_not_gone_on_from(tmp_path: Path) -> N
     assert held(tmp_path, ranks_per_node=1) == (Held(5, 1, (0,)),)  # the hash is for whoever loads
 
 
-def test_one_rank_that_has_nothing_keeps_all_others_from_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def keep_beside_another(folder: Path, *, round_: int = 1) -> None:
+    """The state after step 5 of rank 0, whose neighbour has room as well."""
     ranks = Heard(Room("n1", 1 << 40, 1 << 40, 1, 0))
-    memory = remember(tmp_path, ranks=ranks, engine=Plain(rank=0, ranks=2))
+    memory = remember(folder, ranks=ranks, engine=Plain(rank=0, ranks=2), round_=round_)
     step(memory, 5, told=(2.0, 1.0, 2.0))
     settle(memory)
+
+
+def test_one_rank_that_has_nothing_keeps_all_others_from_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep_beside_another(tmp_path)
     job: Any = Facts()
     assert resume(job, Heard("rank 1's part can't be read"), tmp_path, 5) is None  # type: ignore[arg-type]
     assert "rank 1's part can't be read" in capsys.readouterr().err
 
 
 def test_parts_of_two_rounds_are_no_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ranks = Heard(Room("n1", 1 << 40, 1 << 40, 1, 0))
-    memory = remember(tmp_path, ranks=ranks, engine=Plain(rank=0, ranks=2), round_=3)
-    step(memory, 5, told=(2.0, 1.0, 2.0))
-    settle(memory)
+    keep_beside_another(tmp_path, round_=3)
     manifest = parse_manifest((tmp_path / manifest_name(5, 0, world=2)).read_text())
     assert manifest.round == 3
     job: Any = Facts(round_=4)
@@ -213,10 +214,7 @@ def test_a_manifest_of_the_first_round_names_none_as_those_in_the_storage(tmp_pa
 
 
 def test_parts_of_two_runs_are_no_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ranks = Heard(Room("n1", 1 << 40, 1 << 40, 1, 0))
-    memory = remember(tmp_path, ranks=ranks, engine=Plain(rank=0, ranks=2))
-    step(memory, 5, told=(2.0, 1.0, 2.0))
-    settle(memory)
+    keep_beside_another(tmp_path)
     job: Any = Facts()
     own: Any = resume(job, Heard("x"), tmp_path, 5)  # type: ignore[arg-type]
     assert own is None

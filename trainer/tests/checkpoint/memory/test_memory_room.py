@@ -12,8 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from remembered import settle
-from remembering import alone, remember, step
+from remembering import alone, remember, settle, step
 
 from oarlock_trainer.checkpoint.memory.held import steps_of
 from oarlock_trainer.checkpoint.memory.room import Room, lacking
