@@ -79,7 +79,7 @@ def run(job: Path, program: str) -> int:
     ranks = rank_host.ForkedRanks(rank_host.load(program))
     ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
     code = _wait_for(ranks, waking)
-    if not code:
+    if not code and assignment.job.training.get("task") != Task.PREPROCESS:  # which has told of its caches
         sys.stderr.write(f"done: what it made lies in {assignment.job.output_directory}\n")
     return code
 

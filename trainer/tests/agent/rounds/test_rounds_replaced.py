@@ -104,7 +104,8 @@ def test_a_leader_that_is_lost_is_followed_by_its_next_pod_which_counts_the_roun
     replace(gang[0], 2)
     (end,) = in_round(gang[0], 2)["rounds"]
     assert (end["number"], end["rank"], end["lostPod"]) == (1, 0, True)
-    assert (gang[1].scratch / "round-of-2").read_text() == "2 2", "ranks know which leader's round it is"
+    mark = gang[1].scratch / "round-of-2"
+    eventually(lambda: mark.read_text() == "2 2", "rank 2 that knows which leader's round it is")
     assert gang[1].pid == survivor
     assert lives(survivor)
     ends_well(gang)
