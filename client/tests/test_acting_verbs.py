@@ -79,6 +79,42 @@ def test_a_dry_run_prints_and_makes_nothing(api: FakeApi, oarlock: Oarlock) -> N
     assert len(api.objects) == 1
 
 
+UNKNOWN = (
+    "failed to create typed patch object (default/flux; ...): .spec.training.batchsize: field not declared in schema"
+)
+
+
+def misspelled(tmp_path: Path) -> str:
+    job = yaml.safe_load(EXAMPLE.read_text())
+    job["spec"]["training"]["batchsize"] = 2
+    job["spec"]["node"] = 3
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(job))
+    return str(path)
+
+
+def test_each_misspelled_field_is_told_with_the_one_that_was_meant(
+    api: FakeApi, oarlock: Oarlock, tmp_path: Path
+) -> None:
+    api.before = lambda *_: (400, UNKNOWN)
+    ended = oarlock("submit", "-f", misspelled(tmp_path))
+    no_such = "there is no such field; did you mean"
+    meant = {f"spec.training.batchsize: {no_such} batchSize?", f"spec.node: {no_such} nodes?"}
+    assert ended.code == 7
+    said, *sentences = ended.err.strip().split(". spec.")
+    assert said == f"oarlock: {UNKNOWN}"
+    assert {f"spec.{one}".rstrip(".") for one in sentences} == meant
+
+
+def test_a_job_that_is_refused_for_something_else_is_told_that_alone(
+    api: FakeApi, oarlock: Oarlock, tmp_path: Path
+) -> None:
+    api.before = lambda *_: (422, "nodes may not change while the job is active")
+    assert (
+        oarlock("submit", "-f", misspelled(tmp_path)).err == "oarlock: nodes may not change while the job is active\n"
+    )
+
+
 def test_a_job_that_is_deleted_before_the_submitter_looks_again_is_3_as_of_wait(api: FakeApi, oarlock: Oarlock) -> None:
     path = f"{JOBS.format('default')}/flux"
     api.before = lambda method, asked, _: (404, "not found") if (method, asked) == ("GET", path) else None

@@ -18,6 +18,7 @@ from oarlock.access import plain_context
 from oarlock.cli.main import app
 from oarlock.cluster import connect
 from oarlock.errors import ForbiddenError
+from oarlock.exit_codes import ExitCode
 from oarlock.leader import find_leader
 from tests.e2e.command import PROGRAMS, Command, Followed, breaks
 from tests.e2e.jobs import EXAMPLE, Jobs
@@ -113,6 +114,18 @@ def test_the_clusters_kubeconfig_needs_no_kubernetes_client(jobs: Jobs) -> None:
 def test_a_dry_run_makes_nothing(jobs: Jobs, oarlock: Command, manifest: Callable[..., str]) -> None:
     assert oarlock.json("submit", "-f", manifest("dry", nodes=2, steps=1), "--dry-run")["metadata"]["name"] == "dry"
     assert jobs.phase("dry") == ""
+
+
+def test_a_misspelled_field_is_refused_with_the_one_that_was_meant(
+    oarlock: Command, manifest: Callable[..., str], tmp_path: Path
+) -> None:
+    job = json.loads(Path(manifest("dry", nodes=2, steps=1)).read_text())
+    job["spec"]["training"]["batchsize"] = 2
+    job["spec"]["training"]["data"]["datasets"][0]["repeat"] = 3
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    said = oarlock("submit", "-f", str(tmp_path / "job.json"), "--dry-run", code=ExitCode.REFUSED).err
+    assert "spec.training.batchsize: there is no such field; did you mean batchSize?" in said, said
+    assert "spec.training.data.datasets[0].repeat: there is no such field; did you mean repeats?" in said
 
 
 @pytest.mark.usefixtures("trained")

@@ -11,6 +11,7 @@ from oarlock.checked_name import checked_name
 from oarlock.cluster import Cluster, connect, jobs_path
 from oarlock.errors import ForbiddenError, RefusedError
 from oarlock.job import Job
+from oarlock.misspelled import meant
 from oarlock.parts import part
 from oarlock.rows import JobRow, NodeRow, job_row, node_rows
 from oarlock_api.contract.names import API_VERSION, KIND
@@ -95,7 +96,10 @@ class Client:
         namespace = str(metadata.get("namespace") or self.namespace)
         made = self.job(name, namespace=namespace)
         body = {**manifest, "metadata": {**metadata, "namespace": namespace}}
-        self.cluster.apply(jobs_path(namespace, name), body, dryRun="All" if dry_run else None)
+        try:
+            self.cluster.apply(jobs_path(namespace, name), body, dryRun="All" if dry_run else None)
+        except RefusedError as error:
+            raise RefusedError(". ".join([str(error), *meant(body, str(error))]), error.status) from error
         if wait is not False and not dry_run:
             made.wait(None if wait is True else wait)
         return made

@@ -17,10 +17,10 @@ from pydantic import ValidationError
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.manifest import load_all
+from oarlock_api.mistakes import mistakes
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.training import Training
 from oarlock_trainer.runtime.errors import ConfigurationError
-from oarlock_trainer.runtime.validation_errors import mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -19,10 +19,10 @@ from oarlock_api.contract.layout import Owner
 from oarlock_api.contract.open_fields import dropped, joined
 from oarlock_api.contract.rounds import serial
 from oarlock_api.contract.wire import WireError
+from oarlock_api.mistakes import mistakes
 from oarlock_api.training import Training
 from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, MEMBERS
 from oarlock_trainer.runtime.errors import ConfigurationError
-from oarlock_trainer.runtime.validation_errors import mistakes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

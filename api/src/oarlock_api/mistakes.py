@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pydantic import ValidationError
 
+_UNKNOWN = "extra_forbidden"
 _ALIKE = 0.7
 """difflib's ratio: batchsize is 0.9 like batchSize, and steps 0.6 like repeats."""
 
@@ -25,15 +26,28 @@ def mistakes(error: ValidationError, model: type[BaseModel], *, below: str) -> l
     found = error.errors(include_url=False)
     places = [problem["loc"] for problem in found]
     return [
-        f"{_path(below, problem['loc'])}: {_words(problem['type'], problem['loc'], problem['msg'], model)}"
+        _unknown(model, problem["loc"], below=below)
+        if problem["type"] == _UNKNOWN
+        else f"{_path(below, problem['loc'])}: {problem['msg']}"
         for problem in found
         if problem["type"] != "too_short" or not any(_is_below(place, problem["loc"]) for place in places)
     ]
 
 
-def _words(kind: str, place: Sequence[int | str], message: str, model: type[BaseModel]) -> str:
-    if kind != "extra_forbidden":
-        return message
+def unknown_fields(error: ValidationError, model: type[BaseModel], *, below: str) -> list[tuple[str, str]]:
+    """Of each field that the model does not have: its own name, and the sentence of `mistakes` for it."""
+    return [
+        (str(problem["loc"][-1]), _unknown(model, problem["loc"], below=below))
+        for problem in error.errors(include_url=False)
+        if problem["type"] == _UNKNOWN
+    ]
+
+
+def _unknown(model: type[BaseModel], place: Sequence[int | str], *, below: str) -> str:
+    return f"{_path(below, place)}: {_words(model, place)}"
+
+
+def _words(model: type[BaseModel], place: Sequence[int | str]) -> str:
     *parents, name = place
     known = sorted(_fields(model, parents))
     # Upper and lower case are what is mistaken most.
