@@ -1,11 +1,12 @@
-"""Ending a process of ours."""
+"""Ending a process of ours, and what one has computed."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from oarlock_local.processes import start_logged, stop
+from oarlock_local.processes import cpu_seconds_below, start_logged, stop
 
 READY = "echo ready; while :; do sleep 0.05; done"
 
@@ -26,3 +27,25 @@ def test_a_process_is_asked_to_end_and_killed_where_it_does_not(
         assert process.poll() is None
     stop(process, seconds=seconds)
     assert process.returncode == code
+
+
+COMPUTE = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); input()"
+
+
+@pytest.mark.parametrize(
+    ("command", "computes"),
+    [
+        pytest.param(["sh", "-c", 'echo | "$@" >/dev/null; echo; read end', "sh"], True, id="a child that ended"),
+        pytest.param(["sh", "-c", '("$@"; :); :', "sh"], True, id="a child's child that runs"),
+        pytest.param([], False, id="not the process itself"),
+    ],
+)
+def test_what_is_below_a_process_computes(command: list[str], *, computes: bool) -> None:
+    command = [*command, sys.executable, "-c", COMPUTE]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        # The kernel counts in hundredths and rounds down.
+        assert (cpu_seconds_below(process.pid) > 0.15) == computes
+        process.communicate(b"\n")
+    assert cpu_seconds_below(process.pid) == 0

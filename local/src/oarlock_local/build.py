@@ -20,6 +20,7 @@ from oarlock_local.binaries import Part, cache_key, control_plane_parts, modules
 from oarlock_local.build_progress import Progress
 from oarlock_local.errors import BuildError
 from oarlock_local.folders import cache_folder
+from oarlock_local.processes import cpu_seconds_below
 from oarlock_local.ready_made import copy, on_path
 
 READY_MADE = "OARLOCK_LOCAL_BIN"
@@ -116,14 +117,14 @@ def _build(parts: Sequence[Part], modules: Path, folder: Path, out: TextIO) -> N
         return
     _require_compilers()
     print(f" tools      building {len(parts)} programs from source, once, into {folder}", file=out, flush=True)
-    progress = Progress(parts, out)
+    progress = Progress(parts, out, cores=len(os.sched_getaffinity(0)))
     for part in parts:
         progress.begin()
         _build_one(part, modules, folder, progress.tell)
         progress.done()
 
 
-def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[], None]) -> None:
+def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[float], None]) -> None:
     unfinished = folder / f".{part.binary}.unfinished"
     # The linker refuses to write over what an interrupted build left.
     unfinished.unlink(missing_ok=True)
@@ -139,7 +140,7 @@ def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[], None]
                     code = process.wait(timeout=1)
                     break
                 except subprocess.TimeoutExpired:
-                    show()
+                    show(cpu_seconds_below(process.pid))
         finally:
             process.kill()
     if code != 0:
