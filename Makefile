@@ -39,7 +39,7 @@ help: ## Show this list
 setup: .venv/.synced ## Install the Python environment
 
 .PHONY: tools
-tools: setup ## Build Kubernetes, containerd, runc, and what the tests ask, from source into the cache (15 minutes once)
+tools: setup ## Build Kubernetes, containerd, runc, and what the tests ask, from source into the cache (15 minutes once, on a quiet machine)
 	@$(RUN)/oarlock-local build
 
 .PHONY: browser
@@ -59,8 +59,12 @@ demo-page: setup ## Keep such a cluster with a job that trains, open its page, a
 	@$(RUN)/python -m oarlock_local.demo --stay
 
 .PHONY: test
-test: setup ## Run all tests
+test: setup ## Run the quick tier: all pure tests, those of the control plane, a smoke for each promise of the README
 	@tests/run
+
+.PHONY: test-all
+test-all: setup ## Run both tiers, for an hour and more; what it took goes into tests/tiers/
+	@tests/run --all --record
 
 .PHONY: lint
 lint: setup ## Check style, types, import rules and generated files
@@ -79,6 +83,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/python -m oarlock.explain.page --check
 	@$(RUN)/python -m oarlock.glossary_page --check
 	@$(RUN)/python docs/pictures/draw.py --check
+	@$(RUN)/python -m tests.tiers.promises --check
 	@$(UV) lock --check --quiet
 
 .PHONY: format
@@ -99,6 +104,7 @@ generate: setup ## Write the CRD, the reference pages and the pictures from thei
 	@$(RUN)/python -m oarlock.explain.page
 	@$(RUN)/python -m oarlock.glossary_page
 	@$(RUN)/python docs/pictures/draw.py
+	@$(RUN)/python -m tests.tiers.promises
 
 .PHONY: page-pictures
 page-pictures: setup browser ## Look at the page in Chromium, and copy what the documentation shows of it

@@ -1,9 +1,10 @@
-"""Which tests a change can break: `python tests/changed.py [COMMIT]` prints each suite and its test files, a line for each.
+"""Which tests a change can break, for `tests/run --changed`.
 
-What changed is what git tells since COMMIT, by default since the last one. A test file is chosen where it is itself changed,
-or imports what changed, over any number of steps. Modules and programs that are only named in a string, because another
-process runs them, count as imported. Tests of whole clusters are chosen for any change of the product. What is no Python goes
-by its folder, and what stands in no table runs everything: better too much than a test too few.
+What changed is what git tells since a commit. A test file is chosen where it is itself changed, or imports what changed, over
+any number of steps. Modules and programs that are only named in a string, because another process runs them, count as
+imported. Tests that run the product as people do import none of it: a table says which of them a folder of the product can
+break. What is no Python goes by its folder, too, and what stands in no table runs everything: better too much than a test too
+few. A file that is gone breaks who named it, and who named it has changed as well.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+from oarlock_local.pytest_tiers import Tier
 
 SUITES = (*sorted(path.parent.name for path in Path(__file__).parents[1].glob("*/pyproject.toml")), "tests")
 PROGRAMS = {
@@ -21,19 +23,47 @@ PROGRAMS = {
     "oarlock-operator": "oarlock_operator.__main__",
     "oarlock-local": "oarlock_local.cli",
 }
-WHOLE = ("tests/e2e", "tests/argo", "tests/gangs", "tests/chaos", "tests/soak", "tests/images", "tests/docs")
-"""Folders of tests that run the product as people do: any change of it can break them."""
+_RECOVERY = (
+    "tests/e2e/test_recovery.py",
+    "tests/e2e/test_rounds.py",
+    "tests/e2e/test_other_members.py",
+    "tests/e2e/test_lost_nodes.py",
+)
+AS_PEOPLE_DO = {
+    "api/src/oarlock_api/contract/": (*_RECOVERY, "tests/e2e/test_why.py", "tests/e2e/test_custom.py"),
+    "api/src/": ("tests/e2e/test_client.py", "tests/e2e/test_training.py", "tests/docs"),
+    "operator/src/oarlock_operator/nodes/": ("tests/e2e/test_gpu_faults.py", "tests/e2e/test_lost_nodes.py"),
+    "operator/src/oarlock_operator/manifests/": ("tests/e2e/test_custom.py", "tests/e2e/test_training.py"),
+    "operator/src/": (*_RECOVERY, "tests/chaos", "tests/e2e/test_gpu_faults.py", "tests/e2e/test_slow_rank.py"),
+    "client/src/oarlock/web/": ("tests/page", "tests/e2e/test_page.py", "tests/e2e/test_live_page.py"),
+    "client/src/oarlock/explain/": ("tests/e2e/test_why.py", "tests/e2e/test_slow_rank.py"),
+    "client/src/": ("tests/e2e/test_client.py", "tests/e2e/test_why.py"),
+    "trainer/src/oarlock_trainer/agent/": (*_RECOVERY, "tests/e2e/test_slow_rank.py", "tests/e2e/test_why.py"),
+    "trainer/src/oarlock_trainer/health/": ("tests/e2e/test_gpu_faults.py", "tests/e2e/test_why.py"),
+    "trainer/src/oarlock_trainer/models/": ("tests/e2e/test_families.py", "tests/docs"),
+    "trainer/src/oarlock_trainer/checkpoint/": (*_RECOVERY, "tests/soak"),
+    "trainer/src/oarlock_trainer/storage/": ("tests/e2e/test_data.py",),
+    "trainer/src/oarlock_trainer/preprocess/": ("tests/e2e/test_data.py",),
+    "trainer/src/": ("tests/e2e/test_training.py", "tests/e2e/test_custom.py", "tests/e2e/test_data.py"),
+    "importer/src/": ("tests/e2e/test_import.py", "tests/docs"),
+    "local/src/": ("tests/e2e/test_demo.py", "tests/e2e/test_training.py", "tests/e2e/test_gpu_faults.py"),
+}
+"""Tests that run the product as people do, by the folder of it that can break them; the first row that fits counts."""
 BY_FOLDER = {
-    "charts/": ("tests/chart", "tests/e2e", "tests/releasing", "tests/test_guard.py"),
-    "deploy/": ("tests/chart", "tests/e2e", "tests/releasing"),
+    "charts/": ("tests/chart", "tests/e2e/test_page.py", "tests/releasing", "tests/test_guard.py"),
+    "deploy/": ("tests/chart", "tests/releasing"),
     "release/": ("tests/releasing",),
     "build.txt": ("tests/releasing",),
     ".devcontainer/": ("tests/releasing",),
     ".pre-commit-config.yaml": ("tests/releasing",),
-    "crds/": ("tests/chart", "tests/e2e", "api/tests"),
+    "crds/": ("tests/chart", "tests/e2e/test_client.py", "api/tests"),
     "docs/": ("tests/docs", "tests/chart", "tests/releasing", "tests/test_guard.py"),
-    "examples/": ("tests/examples", "tests/e2e", "tests/docs", "api/tests"),
+    "examples/": ("tests/examples", "tests/docs", "api/tests"),
     ".github/": ("tests/releasing", "tests/test_guard.py"),
+    ".ci/": ("tests/test_tiers.py",),
+    "Makefile": ("tests/releasing", "tests/docs", "tests/test_guard.py"),
+    "tests/run": ("tests/test_tiers.py",),
+    "tests/tiers/": ("tests/test_tiers.py",),
     "README.md": ("tests/docs", "tests/releasing"),
     "CONTRIBUTING.md": ("tests/docs",),
     "SECURITY.md": ("tests/docs",),
@@ -41,6 +71,8 @@ BY_FOLDER = {
 }
 CLUSTERS = "oarlock_local.pytest_plugin"
 """Fixtures that pytest finds by itself."""
+_DEEP = re.compile(r"\bmark\.(?:deep|nodes)\b|\blocal_cluster\b")
+"""What a file with tests of the deep tier says."""
 _OF_A_CLUSTER = re.compile(r"\b(?:local_cluster|control_plane)\b")
 _NAMED = re.compile(
     r"\boarlock_\w+(?:\.\w+)*|\boarlock(?!\.(?:dev|local)\b)(?:\.\w+)+|\boarlock-(?:trainer|operator|local)\b"
@@ -97,14 +129,11 @@ class Repository:
         tests = self.tests()
         for name in changed:
             path = self.root / name
-            folders = next((found for start, found in BY_FOLDER.items() if name.startswith(start)), None)
-            if path.suffix == ".py" and path.exists() and folders is None:
-                chosen.update(test for test in tests if path in self.needs(test))
-                if "/src/" in name:
-                    chosen.update(test for test in tests if self._below(test, WHOLE))
-            elif folders is not None:
-                chosen.update(test for test in tests if self._below(test, folders))
-            else:
+            folders = _of_first(BY_FOLDER, name) or (_of_first(AS_PEOPLE_DO, name) if path.suffix == ".py" else ())
+            chosen.update(test for test in tests if self._below(test, folders))
+            if path.suffix == ".py":
+                chosen.update(test for test in tests if path.exists() and path in self.needs(test))
+            elif not folders:
                 return tests
         return sorted(chosen)
 
@@ -208,17 +237,16 @@ def changed_since(root: Path, commit: str) -> list[str]:
     return sorted({line for text in told for line in text.splitlines()})
 
 
-def main(arguments: list[str]) -> int:
-    """Print what is to be run."""
-    root = Path(__file__).resolve().parents[1]
-    chosen = Repository(root).broken_by(changed_since(root, arguments[0] if arguments else "HEAD"))
-    for suite in SUITES:
-        if files := [
-            str(path.relative_to(root / suite)) for path in chosen if path.relative_to(root).parts[0] == suite
-        ]:
-            sys.stdout.write(" ".join((suite, *files)) + "\n")
-    return 0
+def _of_first(table: dict[str, tuple[str, ...]], name: str) -> tuple[str, ...]:
+    """What the first row of a table says whose folder or file the name begins with."""
+    return next((found for start, found in table.items() if name.startswith(start)), ())
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def chosen_since(root: Path, commit: str, tier: Tier) -> dict[str, list[str]]:
+    """By suite, the test files below its folder that a change since a commit can break, and that have tests of the tier."""
+    chosen: dict[str, list[str]] = {}
+    for path in Repository(root).broken_by(changed_since(root, commit)):
+        if tier is not Tier.DEEP or _DEEP.search(path.read_text(encoding="utf-8")):
+            suite, *below = path.relative_to(root).parts
+            chosen.setdefault(suite, []).append("/".join(below))
+    return chosen

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.changed import Repository, changed_since
+from oarlock_local.pytest_tiers import Tier
+from tests.changed import AS_PEOPLE_DO, BY_FOLDER, Repository, changed_since, chosen_since
 
 ROOT = Path(__file__).parents[1]
 FILES = {
@@ -32,7 +33,10 @@ FILES = {
     "trainer/tests/support/program.py": "import gang",
     "trainer/tests/runs/test_gang.py": "from gang import Gang",
     "trainer/tests/runs/test_program.py": "PROGRAM = SUPPORT / 'program.py'",
-    "tests/e2e/test_demo.py": "",
+    "operator/tests/nodes/test_pool.py": "import pytest\n@pytest.mark.deep\ndef test_it():\n    from worlds import NAME",
+    "tests/e2e/test_client.py": "pytestmark = pytest.mark.nodes",
+    "tests/e2e/test_gpu_faults.py": "pytestmark = pytest.mark.nodes",
+    "tests/e2e/test_training.py": "pytestmark = pytest.mark.nodes",
     "tests/chart/test_values.py": "",
     "tests/releasing/test_versions.py": "",
     "charts/oarlock/values.yaml": "",
@@ -41,7 +45,7 @@ FILES = {
 }
 ALL = {name for name in FILES if "/test_" in name}
 OF_THE_GANG = {"trainer/tests/runs/test_gang.py", "trainer/tests/runs/test_program.py"}
-WHOLE = {"tests/e2e/test_demo.py"}
+OF_DECISIONS = {"operator/tests/test_decide.py", "operator/tests/nodes/test_pool.py"}
 
 
 @pytest.fixture
@@ -55,24 +59,25 @@ def small(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("changed", "chosen"),
     [
-        ("api/src/oarlock_api/names.py", {"operator/tests/test_decide.py", *WHOLE}),
-        ("operator/src/oarlock_operator/decide.py", {"operator/tests/test_decide.py", *WHOLE}),
-        ("operator/src/oarlock_operator/pace.py", {"operator/tests/test_pace.py", *WHOLE}),
+        (
+            "api/src/oarlock_api/names.py",
+            {*OF_DECISIONS, "tests/e2e/test_client.py", "tests/e2e/test_training.py"},
+        ),
+        ("operator/src/oarlock_operator/decide.py", {*OF_DECISIONS, "tests/e2e/test_gpu_faults.py"}),
+        ("operator/src/oarlock_operator/pace.py", {"operator/tests/test_pace.py", "tests/e2e/test_gpu_faults.py"}),
         (
             "trainer/src/oarlock_trainer/ranks.py",
-            {"trainer/tests/test_cli.py", "trainer/tests/test_fixture.py", *OF_THE_GANG, *WHOLE},
+            {"trainer/tests/test_cli.py", "trainer/tests/test_fixture.py", *OF_THE_GANG, "tests/e2e/test_training.py"},
         ),
         ("trainer/tests/support/gang.py", OF_THE_GANG),
         ("trainer/tests/support/program.py", {"trainer/tests/runs/test_program.py"}),
-        ("operator/tests/worlds.py", {"operator/tests/test_decide.py"}),
+        ("operator/tests/worlds.py", OF_DECISIONS),
         ("operator/tests/test_pace.py", {"operator/tests/test_pace.py"}),
-        (
-            "charts/oarlock/values.yaml",
-            {"tests/chart/test_values.py", "tests/releasing/test_versions.py", *WHOLE},
-        ),
+        ("charts/oarlock/values.yaml", {"tests/chart/test_values.py", "tests/releasing/test_versions.py"}),
         ("release/versions.py", {"tests/releasing/test_versions.py"}),
         ("uv.lock", ALL),
-        ("operator/src/oarlock_operator/deleted.py", ALL),
+        ("operator/src/oarlock_operator/gone.py", {"tests/e2e/test_gpu_faults.py"}),
+        ("operator/tests/test_gone.py", set()),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -104,6 +109,26 @@ def test_a_file_that_was_moved_has_changed_where_it_was_and_where_it_is(committe
     was, is_ = "operator/src/oarlock_operator/decide.py", "operator/src/oarlock_operator/decisions.py"
     git(committed, "mv", was, is_)
     assert changed_since(committed, "HEAD") == [was, is_]
+
+
+def test_of_the_deep_tier_only_files_with_tests_of_it_are_chosen(committed: Path) -> None:
+    (committed / "operator/src/oarlock_operator/decide.py").write_text("NAME = 'm'")
+    found = {tier: chosen_since(committed, "HEAD", tier) for tier in (Tier.QUICK, Tier.DEEP)}
+    deep = {"operator": ["tests/nodes/test_pool.py"], "tests": ["e2e/test_gpu_faults.py"]}
+    assert found[Tier.DEEP] == deep
+    assert found[Tier.QUICK] == {**deep, "operator": ["tests/nodes/test_pool.py", "tests/test_decide.py"]}
+
+
+@pytest.mark.parametrize("table", [AS_PEOPLE_DO, BY_FOLDER], ids=["as people do", "by folder"])
+def test_the_tables_name_what_there_is(table: dict[str, tuple[str, ...]]) -> None:
+    named = {*table, *(each for found in table.values() for each in found)}
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def test_every_test_that_runs_the_product_as_people_do_is_chosen_for_some_folder_of_it() -> None:
+    named = tuple(each for found in AS_PEOPLE_DO.values() for each in found)
+    there = [f"tests/e2e/{path.name}" for path in (ROOT / "tests/e2e").glob("test_*.py")]
+    assert [name for name in there if name not in named] == []
 
 
 def test_here_a_decision_of_the_operator_runs_its_own_tests_and_none_of_the_trainer_s() -> None:

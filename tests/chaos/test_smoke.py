@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.cluster
+@pytest.mark.deep
 def test_twelve_seconds_of_chaos_leave_nothing_behind() -> None:
     if reason := why_no_control_plane():
         pytest.skip(reason)

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.cluster
 CRD = "customresourcedefinition.apiextensions.k8s.io/trainingjobs.oarlock.dev"
 
 
-@pytest.mark.parametrize("version", ["helm 4", "helm 3"])
+@pytest.mark.parametrize(
+    "version", [pytest.param("helm 4", marks=pytest.mark.smoke("is installed by a chart")), "helm 3"]
+)
 def test_everything_comes_with_an_upgrade_and_an_uninstall_leaves_the_api_and_the_jobs_and_nothing_else(
     version: str, helm_programs: dict[str, Path], monitored: Cluster
 ) -> None:

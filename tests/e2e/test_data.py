@@ -81,6 +81,7 @@ def training(server: S3Server, *, keys_in: str = "r2", **data: Any) -> dict[str,
     }
 
 
+@pytest.mark.smoke("reads and writes buckets")
 def test_a_job_encodes_into_a_bucket_and_another_trains_from_it_on_one_node_without_a_service(
     jobs: Jobs, service: S3Server
 ) -> None:

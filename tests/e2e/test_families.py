@@ -17,7 +17,16 @@ pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 STEPS, EVERY = 20, 5
 
 
-@pytest.mark.parametrize("family", [one for one in ModelFamily if one is not ModelFamily.FLUX1], ids=str)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(
+            one, marks=pytest.mark.smoke("trains another family") if one is ModelFamily.Z_IMAGE else (), id=one
+        )
+        for one in ModelFamily
+        if one is not ModelFamily.FLUX1
+    ],
+)
 def test_a_family_trains_on_two_nodes_and_goes_on_after_a_kill_with_the_losses_of_a_calm_run(
     jobs: Jobs, family: ModelFamily
 ) -> None:

@@ -71,6 +71,7 @@ def node(jobs: Jobs, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.smoke("cordons the node of a broken GPU")
 @pytest.mark.usefixtures("mended")
 def test_a_gpu_that_falls_off_the_bus_costs_its_node_and_the_steps_since_the_last_checkpoint(
     jobs: Jobs, gang: dict[str, str]

@@ -45,6 +45,7 @@ def visit(browser: Browser, link: str, jobs: Jobs) -> Iterator[Visit]:
         assert visit.seen.servers == {visit.origin}
 
 
+@pytest.mark.smoke("is seen on a page")
 def test_figures_move_on_an_open_page(visit: Visit, pictures: Path) -> None:
     visit.to(HERE)
     visit.mark()

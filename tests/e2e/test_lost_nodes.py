@@ -107,6 +107,7 @@ def assert_first_attempt_is_fenced(jobs: Jobs, name: str) -> None:
     assert len([step for step, attempt in jobs.checkpoints(name) if attempt == 1 and step > resumed]) <= 1
 
 
+@pytest.mark.smoke("outlives a lost node")
 def test_a_node_that_is_cut_off_is_left_without_waiting_for_it_and_its_pods_cannot_write(
     jobs: Jobs, node: str, near: Callable[..., None]
 ) -> None:

@@ -73,6 +73,7 @@ def assert_the_training_is_the_same(jobs: Jobs, name: str) -> None:
     assert all(losses == pytest.approx([losses[0]] * len(losses), rel=ROUNDING) for losses in told.values())
 
 
+@pytest.mark.smoke("has spares")
 def test_a_spare_takes_a_lost_pod_s_place_and_the_pod_that_is_made_anew_is_the_next_spare(
     jobs: Jobs, with_a_spare: str
 ) -> None:

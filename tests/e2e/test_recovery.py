@@ -129,6 +129,7 @@ def test_a_rank_that_hangs_is_ended_by_its_agent_which_keeps_the_stacks_of_all_r
     assert "stopped by a signal" in told["summary"]
 
 
+@pytest.mark.smoke("is suspended and resumed")
 def test_a_suspended_gang_saves_and_goes_on_from_there_when_it_is_resumed(jobs: Jobs, gang: Status) -> None:
     jobs.change(GANG, suspend=True)
     suspended = jobs.wait(GANG, "suspension", lambda status: status["phase"] == "Suspended")

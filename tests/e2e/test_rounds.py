@@ -57,7 +57,14 @@ def losses(jobs: Jobs, name: str) -> dict[int, set[float]]:
     return found
 
 
-@pytest.mark.parametrize(("pod", "signal", "code"), [(1, "KILL", 137), (0, "KILL", 137), (1, "STOP", 83)])
+@pytest.mark.parametrize(
+    ("pod", "signal", "code"),
+    [
+        pytest.param(1, "KILL", 137, marks=pytest.mark.smoke("resumes in place")),
+        (0, "KILL", 137),
+        (1, "STOP", 83),
+    ],
+)
 def test_ranks_that_are_killed_crash_or_hang_start_anew_in_their_pods_from_the_newest_checkpoint(
     jobs: Jobs, gang: str, pod: int, signal: str, code: int
 ) -> None:
@@ -135,7 +142,7 @@ def test_a_pod_that_is_lost_is_replaced_and_training_goes_on_with_the_same_losse
     assert all(len(told) == 1 for told in losses(jobs, fresh).values())
 
 
-@pytest.mark.parametrize("rank", [1, 0])
+@pytest.mark.parametrize("rank", [pytest.param(1, marks=pytest.mark.smoke("leaves a drained node")), 0])
 def test_a_pod_that_is_evicted_has_the_gang_save_and_is_replaced_and_no_step_is_done_again(
     jobs: Jobs, fresh: str, rank: int
 ) -> None:

@@ -21,10 +21,12 @@ def calm(jobs: Jobs) -> dict[str, Any]:
     return jobs.wait_for_end("calm")
 
 
+@pytest.mark.smoke("trains")
 def test_a_gang_in_the_nodes_network_meets_on_ports_of_its_own_and_trains(calm: dict[str, Any]) -> None:
     assert (calm["phase"], calm["attempt"]) == ("Succeeded", 1), calm
 
 
+@pytest.mark.smoke("resumes by a new attempt")
 @pytest.mark.usefixtures("calm")
 def test_a_killed_rank_costs_steps_but_changes_no_loss_and_the_model_is_exported(jobs: Jobs) -> None:
     jobs.apply("crash", steps=STEPS, every=EVERY)

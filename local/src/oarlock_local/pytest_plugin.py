@@ -1,11 +1,13 @@
 """Fixtures for tests against real clusters and in a real browser; pytest loads them wherever this package is installed.
 
-A cluster lasts for the session and dies with the test process, however that ends. Where the machine cannot run one, its
-tests are skipped with the reason. A browser is missing only where nobody installed it: there its tests fail and say so.
+A cluster lasts for the session and dies with the test process, however that ends; or OARLOCK_TEST_CLUSTERS names a folder
+with clusters that whoever started the tests keeps for them. Where the machine cannot run one, its tests are skipped with the
+reason. A browser is missing only where nobody installed it: there its tests fail and say so.
 """
 
 # ruff: noqa: PLC0415 - pytest loads this in every run; only those that need a cluster shall pay for its imports
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +15,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oarlock_local.pytest_tiers import NEEDS_CONTROL_PLANE, NEEDS_NODES, needs
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from oarlock_local.cluster import Cluster
+
+
+pytest_plugins = ("oarlock_local.pytest_tiers", "oarlock_local.pytest_records")
+SHARED = "OARLOCK_TEST_CLUSTERS"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,8 +42,8 @@ _PLACES = 2
 
 
 def _place(item: pytest.Item) -> int:
-    needed = {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
-    kinds = ({"nodes", "local_cluster"}, {"cluster", "control_plane"})
+    needed = needs(item)
+    kinds = (NEEDS_NODES, NEEDS_CONTROL_PLANE)
     return next((place for place, names in enumerate(kinds) if names & needed), _PLACES)
 
 
@@ -54,9 +62,12 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster
 
     Owners are guarded: what the operator may not do on the strictest clusters fails here.
     """
-    from oarlock_local.cluster import running
+    from oarlock_local.cluster import find, running
     from oarlock_local.machine import why_no_control_plane
 
+    if shared := os.environ.get(SHARED):
+        yield find("control-plane", state=Path(shared))
+        return
     if reason := why_no_control_plane():
         pytest.skip(reason)
     state = tmp_path_factory.mktemp("clusters")
@@ -67,10 +78,13 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster
 @pytest.fixture(scope="session")
 def local_cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> "Iterator[Cluster]":
     """Three real nodes that advertise two GPUs each; host-userland pods see this Python and the tested repository."""
-    from oarlock_local.cluster import running
+    from oarlock_local.cluster import find, running
     from oarlock_local.launch import default_shares
     from oarlock_local.machine import why_no_nodes
 
+    if shared := os.environ.get(SHARED):
+        yield find("nodes", state=Path(shared))
+        return
     if reason := why_no_nodes():
         pytest.skip(reason)
     shares = [*default_shares(), pytestconfig.rootpath]

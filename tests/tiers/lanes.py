@@ -1,0 +1,147 @@
+"""Runs parts of suites: the quick tier in two lanes beside each other, the deep tier one suite after the other.
+
+Each suite has its own pytest run, because `operator` is also a module of the standard library (docs/decisions/0002). In the
+quick tier the tests without clusters have two workers; those with clusters, which mostly wait, run beside them in one process
+after the other, on one control plane and one set of local nodes, which start while the first tests run. In the deep tier each
+worker has clusters of its own: what breaks nodes there may break them while another test runs.
+
+A file stays with one worker, so that what its tests share (ranks, models, bundles) is made once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from oarlock_local import machine
+from oarlock_local.cluster import running
+from oarlock_local.launch import default_shares
+from oarlock_local.pytest_plugin import SHARED
+from oarlock_local.pytest_records import FOLDER
+from oarlock_local.pytest_tiers import Lane, Tier
+from tests.tiers import report
+
+ROOT = Path(__file__).resolve().parents[2]
+WITH_CLUSTERS = ("api", "operator", "tests", "local")
+"""Suites with tests of the quick tier on clusters, in the order in which they run: who changes the cluster itself is last."""
+_WAITING = {"trainer": 3, "local": 3}
+"""Workers in the deep tier, where it is not two: tests of these suites wait for processes more than they compute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is run of one suite: all of it, or these files, by their paths below the suite's folder."""
+
+    suite: str
+    files: tuple[str, ...] = ()
+
+
+def run(parts: Sequence[Part], tier: Tier, *, workers: int = 2, extra: Sequence[str] = ()) -> bool:
+    """Run the parts; True where all passed. `workers`: of the quick tier's tests without clusters. `extra` goes to pytest."""
+    runs = _Runs(tier, extra)
+    if tier is Tier.QUICK:
+        with tempfile.TemporaryDirectory(prefix="oarlock-tests-") as state:
+            lane = threading.Thread(target=_clusters_lane, args=(runs, parts, Path(state)))
+            lane.start()
+            for part in parts:
+                runs.run(part, "--lane", Lane.PURE, "-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder")
+            lane.join()
+    else:
+        for part in parts:
+            number = _WAITING.get(part.suite, 2)
+            runs.run(part, "-n", str(number), "--dist", "loadfile", "--no-loadscope-reorder", streams=True)
+    runs.try_again_alone()
+    return not runs.failed
+
+
+def _clusters_lane(runs: _Runs, parts: Sequence[Part], state: Path) -> None:
+    wanted = sorted(
+        (part for part in parts if part.suite in WITH_CLUSTERS), key=lambda part: WITH_CLUSTERS.index(part.suite)
+    )
+    if not wanted:
+        return
+    with _shared_clusters(state, nodes=any(part.suite == "tests" for part in wanted)) as environment:
+        for part in wanted:
+            runs.run(part, "--lane", Lane.CLUSTERS, environment=environment)
+
+
+@contextmanager
+def _shared_clusters(state: Path, *, nodes: bool) -> Iterator[dict[str, str]]:
+    """Keep the clusters for the tests; none where this machine can't run one, which the tests then tell."""
+    if machine.why_no_control_plane() or (nodes and machine.why_no_nodes()):
+        yield {}
+        return
+    with ExitStack() as clusters:
+        clusters.enter_context(running("control-plane", nodes=0, guard_owners=True, state=state))
+        if nodes:
+            shares = [*default_shares(), ROOT]
+            clusters.enter_context(running("nodes", nodes=3, gpus=2, shares=shares, state=state))
+        yield {SHARED: str(state)}
+
+
+class _Runs:
+    """pytest's runs of one tier, and what failed in them."""
+
+    def __init__(self, tier: Tier, extra: Sequence[str]) -> None:
+        self.failed = False
+        self._tier, self._extra = tier, extra
+        self._printing = threading.Lock()
+        self._again: list[Part] = []
+
+    def run(
+        self, part: Part, *arguments: str, environment: Mapping[str, str] | None = None, streams: bool = False
+    ) -> None:
+        """Run one part to its end, and print what it said: at once, or when it is over, because another lane prints, too."""
+        name = part.suite + "".join(f", {argument}" for argument in arguments if argument in set(Lane))
+        records = Path(os.environ[FOLDER]) / name.replace(", ", "-")
+        if streams:
+            self._say(f"== {name}")
+        began = time.monotonic()
+        code, said = self._pytest(
+            part, *self._extra, *arguments, environment={FOLDER: str(records), **(environment or {})}, streams=streams
+        )
+        self._say(f"{said}== {name} took {time.monotonic() - began:.0f} s")
+        if code == 1 and (names := [test.name for test in report.read(records) if test.outcome == "failed"]):
+            self._again.append(Part(part.suite, tuple(name.removeprefix(f"{part.suite}/") for name in names)))
+        elif code:
+            self.failed = True
+
+    def try_again_alone(self) -> None:
+        """What failed beside others may have waited for them: it has one more try alone, and is named in any case."""
+        for part in self._again:
+            self._say(f"== {part.suite}: {len(part.files)} failed; once more, alone")
+            code, _ = self._pytest(part, streams=True)
+            if code:
+                self.failed = True
+            else:
+                self._say("passed only when run alone; each wants a look:")
+                self._say("\n".join(f"  {part.suite}: {name}" for name in part.files))
+
+    def _pytest(
+        self, part: Part, *arguments: str, environment: Mapping[str, str] | None = None, streams: bool
+    ) -> tuple[int, str]:
+        # Chosen cases are the same each time where a change is judged; elsewhere each run looks for new ones.
+        seed = ["--hypothesis-seed=1"] if os.environ.get("CI") else []
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "--tier", self._tier, *seed, *part.files, *arguments],
+            cwd=ROOT / part.suite,
+            env={**os.environ, **(environment or {})},
+            stdout=None if streams else subprocess.PIPE,
+            stderr=None if streams else subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return ended.returncode, ended.stdout or ""
+
+    def _say(self, text: str) -> None:
+        with self._printing:
+            sys.stdout.write(text.rstrip("\n") + "\n")
+            sys.stdout.flush()

@@ -1,0 +1,100 @@
+"""What a run of tests cost, from the records of its processes (oarlock_local.pytest_records).
+
+    python -m tests.tiers.report [FOLDER]     tables of the suites, the fifty dearest tests by CPU seconds, and the skips
+
+FOLDER is by default that of the newest run, in out/tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+RECORDS = Path(__file__).resolve().parents[2] / "out" / "tests"
+DEAREST = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """One test as it ran. Seconds are of the whole test with its fixtures; `cpu` counts its processes as well."""
+
+    name: str
+    tier: str
+    outcome: str
+    seconds: float
+    cpu: float
+    reason: str = ""
+
+    @property
+    def suite(self) -> str:
+        """The distribution whose test it is, or `tests`."""
+        return self.name.split("/", maxsplit=1)[0]
+
+    @property
+    def file(self) -> str:
+        """Its file, by its path below the repository."""
+        return self.name.split("::", maxsplit=1)[0]
+
+
+def read(folder: Path) -> list[Test]:
+    """The tests of a run."""
+    lines = [line for file in sorted(folder.rglob("*.jsonl")) for line in file.read_text("utf-8").splitlines()]
+    told = map(json.loads, lines)
+    return [
+        Test(each["test"], each["tier"], each["outcome"], each["seconds"], each["cpu"], each.get("reason", ""))
+        for each in told
+    ]
+
+
+def summary(tests: Sequence[Test], *, seconds: float, records: Path) -> str:
+    """The lines that close a run."""
+    ended = Counter(test.outcome for test in tests)
+    counts = ", ".join(f"{ended[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped"))
+    reasons = Counter(test.reason for test in tests if test.outcome == "skipped")
+    return "".join(
+        (
+            *(f"skipped, {count}: {reason}\n" for reason, count in reasons.most_common()),
+            f"{seconds / 60:.1f} min, {sum(test.cpu for test in tests) / 60:.1f} of them of CPU; each test in {records}\n",
+            f"{counts}\n",
+        )
+    )
+
+
+def by_suite(tests: Iterable[Test]) -> str:
+    """A table in Markdown: tests, seconds of all workers, and CPU seconds of each suite."""
+    suites: dict[str, list[Test]] = {}
+    for test in tests:
+        suites.setdefault(test.suite, []).append(test)
+    rows = [
+        f"| {suite} | {len(found)} | {sum(each.seconds for each in found):.0f} | {sum(each.cpu for each in found):.0f} |"
+        for suite, found in sorted(suites.items())
+    ]
+    return "\n".join(("| suite | tests | s, all workers | CPU s |", "| --- | --- | --- | --- |", *rows)) + "\n"
+
+
+def dearest(tests: Iterable[Test], *, count: int = DEAREST) -> str:
+    """A table in Markdown of the tests that used most CPU."""
+    rows = [
+        f"| {test.cpu:.1f} | {test.seconds:.1f} | {test.name} |"
+        for test in sorted(tests, key=lambda test: test.cpu, reverse=True)[:count]
+    ]
+    return "\n".join(("| CPU s | s | test |", "| --- | --- | --- |", *rows)) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the report of a run."""
+    folders = sorted(RECORDS.iterdir()) if RECORDS.exists() else []
+    folder = Path(arguments[0]) if arguments else folders[-1] if folders else None
+    if folder is None or not (tests := read(folder)):
+        sys.stderr.write(f"no run of tests is recorded in {folder or RECORDS}; tests/run makes one\n")
+        return 1
+    sys.stdout.write(f"{by_suite(tests)}\n{dearest(tests)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
