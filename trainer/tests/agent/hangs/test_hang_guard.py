@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from oarlock_api.contract.history import HISTORY
+from oarlock_local import patience
 from oarlock_trainer.agent.hangs import hang_guard
 from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
 from oarlock_trainer.agent.hangs.hang_guard import HangGuard
 from oarlock_trainer.agent.hangs.stacks import STOPPED
+from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime.assignment import Pod
 from oarlock_trainer.runtime.channel import Event, Message
 
@@ -115,6 +117,19 @@ def test_a_stopped_rank_is_waited_for_once_it_is_awake(monkeypatch: pytest.Monke
     assert not guard.wake(), "once is enough"
 
 
+def test_a_stopped_rank_whose_stopped_host_tells_of_it_only_when_asked_is_woken_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hang_guard, "explaining_state", lambda pid: STOPPED if pid == 7 else "")
+    ranks = Ranks()
+    guard = hanging(ranks)
+    guard.hear(Message(HostEvent.STARTED, 0, {"pid": 7}))
+    assert guard.wake()
+    verdict = guard.answer()
+    assert verdict
+    assert STOPPED in verdict.summary
+
+
 def test_ranks_that_run_are_not_woken() -> None:
     ranks = Ranks()
     assert not hanging(ranks).wake()
@@ -146,7 +161,7 @@ def test_dumps_of_a_hang_are_kept_though_the_next_round_begins_meanwhile(
     copy, goes_on = hang_guard.shutil.copyfile, threading.Event()
 
     def copyfile(source: Path, target: Path) -> None:
-        assert goes_on.wait(60)
+        assert goes_on.wait(patience.SECONDS)
         copy(source, target)
 
     monkeypatch.setattr(hang_guard.shutil, "copyfile", copyfile)
@@ -161,7 +176,7 @@ def test_dumps_of_a_hang_are_kept_though_the_next_round_begins_meanwhile(
         ranks.recorder.forget()
     goes_on.set()
     for (thread, name), number in zip(keeping, (1, 2), strict=True):
-        thread.join(60)
+        thread.join(patience.SECONDS)
         kept = output / HISTORY / name
         assert kept.with_name(f"{kept.stem}.nccl-trace-rank-0").read_text() == f"hang {number}"
     assert not list(local.iterdir())

@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_process import eventually, lives
+from agent_process import lives
 
 from oarlock_api.contract.history import StoryType, find_stacks, read_story
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def test_ranks_that_are_stopped_with_their_host_are_a_hang_too(impatient: Agent)
     for pid in (host, *pids):
         os.kill(pid, signal.SIGSTOP)
     assert impatient.wait() == 83
+    assert "stopped by a signal" in impatient.report()["summary"]
     assert "steps_for_ever" in kept(impatient, 0)
     assert not any(map(lives, (host, *pids)))
 

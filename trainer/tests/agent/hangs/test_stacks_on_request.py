@@ -7,9 +7,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import eventually
 
 from oarlock_api.contract.history import HISTORY, STACKS
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.hangs import stacks_on_request
 from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS
 from oarlock_trainer.agent.hangs.stacks_on_request import KEPT, OTHERS_SECONDS, StacksOnRequest
@@ -129,7 +130,7 @@ def test_on_a_storage_that_hangs_no_second_writer_is_started_and_no_file_is_name
     output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = threading.Event()
-    monkeypatch.setattr(stacks_on_request, "_write", lambda *_: answers.wait(60))
+    monkeypatch.setattr(stacks_on_request, "_write", lambda *_: answers.wait(patience.SECONDS))
     pod = Pod(0, output, nodes=1)
     try:
         for number in range(3):

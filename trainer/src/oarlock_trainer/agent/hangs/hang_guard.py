@@ -121,6 +121,8 @@ class HangGuard:
             return
         if message.event == HostEvent.STARTED and (pid := integer(message.fields.get("pid"))):
             self._pids[message.rank] = pid
+            if self._hang:  # a host that was stopped before it told: it is awake now, its ranks are not
+                self._states[message.rank] = explaining_state(pid)
         self._watch.take(message)
 
     def judge(self) -> Verdict | None:
