@@ -46,7 +46,8 @@ def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None
         (("--tier", "quick"), {*PURE, "test_of_a_cluster", "test_smoke[0]"}),
         (("--tier", "deep"), {"test_of_nodes", "test_deep", "test_smoke[1]"}),
         (("--tier", "quick", "--lane", "pure"), PURE),
-        (("--tier", "quick", "--lane", "clusters"), {"test_of_a_cluster", "test_smoke[0]"}),
+        (("--tier", "quick", "--lane", "control-plane"), {"test_of_a_cluster"}),
+        (("--tier", "quick", "--lane", "nodes"), {"test_smoke[0]"}),
     ],
     ids=" ".join,
 )

@@ -7,7 +7,6 @@ import copy
 import json
 import ssl
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from hypothesis import HealthCheck, settings
 
 from oarlock_api.crd import custom_resource_definition
 from oarlock_api.manifest import load
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 
 # A machine that is busy draws slowly, and that is no failure of what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -157,7 +158,7 @@ def _client(kubeconfig: Path) -> httpx.Client:
         pair = Path(folder) / "client.pem"
         pair.write_text(_content(user, "client-key", kubeconfig) + _content(user, "client-certificate", kubeconfig))
         tls.load_cert_chain(pair)
-    return httpx.Client(base_url=cluster["server"], verify=tls, timeout=60, trust_env=False)
+    return httpx.Client(base_url=cluster["server"], verify=tls, timeout=patience.SECONDS, trust_env=False)
 
 
 def _content(entry: Manifest, key: str, kubeconfig: Path) -> str:
@@ -176,7 +177,7 @@ def _install(client: httpx.Client, crd: Manifest) -> None:
         params={"fieldManager": "tests", "force": "true", "fieldValidation": "Strict"},
     )
     assert applied.is_success, applied.text
-    deadline = time.monotonic() + 60
-    while not client.get("/apis/oarlock.dev/v1alpha1/trainingjobs").is_success:
-        if time.monotonic() > deadline:
-            pytest.fail(f"the API server does not serve {name}: {client.get(path).json().get('status')}")
+    eventually(
+        lambda: client.get("/apis/oarlock.dev/v1alpha1/trainingjobs").is_success,
+        lambda: f"{name} is served: {client.get(path).json().get('status')}",
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from oarlock_api.crd import custom_resource_definition
 from oarlock_api.manifest import load
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from conftest import ApiServer, Manifest
@@ -244,11 +244,13 @@ def test_kubectl_explain_shows_a_field_with_simpletuners_word(api: ApiServer) ->
 
 def _published(api: ApiServer) -> Manifest:
     """The schema that kubectl explain reads; the server publishes it some moments after it took the CRD into use."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+
+    def published() -> Manifest | None:
         answer = api.client.get("/openapi/v3/apis/oarlock.dev/v1alpha1")
-        if answer.is_success and (
-            schema := answer.json()["components"]["schemas"].get("dev.oarlock.v1alpha1.TrainingJob")
-        ):
-            return schema
-    pytest.fail("the API server did not publish the schema within a minute")
+        return (
+            answer.json()["components"]["schemas"].get("dev.oarlock.v1alpha1.TrainingJob")
+            if answer.is_success
+            else None
+        )
+
+    return eventually(published, "the schema", every=0.05)

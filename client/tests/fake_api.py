@@ -18,6 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from fake_port_forward import forward
 
+from oarlock_local import patience
+
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/{}/trainingjobs"
 
 
@@ -63,7 +65,7 @@ class FakeApi:
     def watched(self) -> None:
         """Return once there is a watch."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.watches > 0, 30)
+            assert self._changed.wait_for(lambda: self.watches > 0, patience.SECONDS)
 
     def end_watches(self) -> None:
         """End those that are there, once there is one."""

@@ -9,6 +9,8 @@ import struct
 from http.server import BaseHTTPRequestHandler
 from typing import Any, BinaryIO
 
+from oarlock_local import patience
+
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """RFC 6455, 4.2.2."""
 
@@ -28,7 +30,7 @@ def forward(handler: BaseHTTPRequestHandler, port: int) -> None:
         _send(handler.wfile, bytes([channel]) + struct.pack("<H", asked))
     request = _receive(handler.rfile)
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=30) as pod:
+        with socket.create_connection(("127.0.0.1", port), timeout=patience.SECONDS) as pod:
             pod.sendall(request[1:])
             while piece := pod.recv(8192):
                 _send(handler.wfile, b"\0" + piece)

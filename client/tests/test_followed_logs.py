@@ -20,6 +20,8 @@ from oarlock.errors import ForbiddenError, RefusedError
 from oarlock.followed_logs import Follower
 from oarlock.logs import LogLine, Wanted
 from oarlock.pod_logs import Pod, log_line
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 
 JOB = f"{JOBS.format('default')}/flux"
 PODS = "/api/v1/namespaces/default/pods"
@@ -153,7 +155,7 @@ def test_a_log_that_never_ends_does_not_hold_up_the_end(
     assert texts(follow(), "note")[-1] == "not read to its end, for nothing came any more: log of flux-1-0"
     (reader,) = readers()
     done.set()
-    reader.join(10)
+    reader.join(patience.SECONDS)
 
 
 @pytest.mark.usefixtures("api")
@@ -263,9 +265,11 @@ def test_a_log_is_read_no_faster_than_its_lines_are_taken(api: FakeApi, monkeypa
     manifest = {"metadata": {"uid": "uid-flux", "name": "flux"}, "status": {"attempt": 1, "completionTime": END}}
     job: Any = SimpleNamespace(name="flux", namespace="default", manifest=manifest)
     cluster: Any = Cluster()
-    lines = Follower(job, cluster, Wanted()).lines()
+    follower = Follower(job, cluster, Wanted())
+    lines = follower.lines()
     taken = [next(lines), next(lines)]
-    assert not too_much.wait(0.2)
+    eventually(follower._arriving.full, "a reader that has all that it may have, and waits")
+    assert not too_much.is_set()
     taken += lines
     assert texts(taken) == [str(number) for number in range(100)]
 
@@ -280,7 +284,7 @@ def test_a_reader_ends_though_nobody_takes_its_lines(
     assert [next(lines).text, next(lines).text] == ["attempt 1 prints", "x"]
     (reader,) = readers()
     del lines
-    reader.join(10)
+    reader.join(patience.SECONDS)
     assert not reader.is_alive()
 
 
@@ -317,7 +321,7 @@ def test_a_follower_that_is_ended_ends_and_leaves_no_reader(api: FakeApi, job: d
     (reader,) = readers()
     follower.end()
     assert list(lines) == []
-    reader.join(10)
+    reader.join(patience.SECONDS)
     assert not reader.is_alive()
 
 
@@ -338,7 +342,7 @@ def test_a_connection_is_ended_after_a_while_and_the_next_goes_on_until_the_righ
         def read1(self, _: int) -> bytes:
             if self._said:
                 return self._said.pop()
-            assert self._over.wait(10)
+            assert self._over.wait(patience.SECONDS)
             raise OSError("it was shut down")
 
     class Cluster:
@@ -383,5 +387,5 @@ def test_a_log_that_opens_while_its_reader_is_ended_is_closed(api: FakeApi, job:
     follower.append(Follower(Client().job("flux"), late, Wanted()))
     list(follower[0].lines())
     for reader in readers():
-        reader.join(10)
+        reader.join(patience.SECONDS)
         assert not reader.is_alive()

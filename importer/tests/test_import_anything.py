@@ -12,6 +12,7 @@ from oarlock_import.importing import OPTIONS
 from oarlock_import.rows import table
 from oarlock_import.tables.dataset import DATASET, EMBEDS, PARQUET, WEBHOOK
 from oarlock_import.tables.launch import ACCELERATE, DEEPSPEED, DYNAMO
+from oarlock_local.pytest_tiers import examples
 from oarlock_trainer.plan.support import refuse_unsupported
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def _blocks(names: Any, blocks: dict[str, Any], most: int = 3) -> st.SearchStrat
     return st.builds(lambda outer, inner: outer | inner, _some(names, most), nested)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     changed=_some(OPTIONS, 6),
     dataset=_blocks(table(*DATASET), {"parquet": PARQUET}),

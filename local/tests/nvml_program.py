@@ -8,6 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from oarlock_local import patience
+
 PREAMBLE = """
 import ctypes, json, sys
 from pathlib import Path
@@ -58,7 +60,7 @@ def ask(library: Path, program: str, words: str | None = None) -> Any:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience.SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -4,6 +4,7 @@ import json
 import textwrap
 from typing import Any
 
+from oarlock_local import patience
 from oarlock_local.cluster import Cluster
 
 
@@ -54,9 +55,9 @@ def apply(cluster: Cluster, *objects: Any) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
 
-def wait_for_phase(cluster: Cluster, pod: str, phase: str, seconds: int = 120) -> None:
+def wait_for_phase(cluster: Cluster, pod: str, phase: str) -> None:
     """Wait until a pod is in that phase."""
-    cluster.kubectl("wait", f"--for=jsonpath={{.status.phase}}={phase}", f"pod/{pod}", f"--timeout={seconds}s")
+    cluster.kubectl("wait", f"--for=jsonpath={{.status.phase}}={phase}", f"pod/{pod}", patience.KUBECTL)
 
 
 def output(cluster: Cluster, pod: str) -> str:

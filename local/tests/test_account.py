@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from oarlock_local.account import Account
 from oarlock_local.cluster import Cluster
 from oarlock_local.errors import ClusterError
+from oarlock_local.patience import eventually
 
 pytestmark = pytest.mark.cluster
 NAME = {"name": "rower", "namespace": "default"}
@@ -35,13 +34,6 @@ OBJECTS: list[dict[str, Any]] = [
 ]
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_what_is_asked_for_beyond_the_rights_is_refused_and_told_with_how_often(
     control_plane: Cluster, tmp_path: Path
 ) -> None:
@@ -56,11 +48,11 @@ def test_what_is_asked_for_beyond_the_rights_is_refused_and_told_with_how_often(
             return ""
 
     # The server hears of new roles in a moment, and may write its log in the moment after the answer.
-    wait_until(lambda: "kube-root-ca.crt" in listed())
+    eventually(lambda: "kube-root-ca.crt" in listed(), "the certificate", every=0.05)
     assert "configmap/rower" not in listed()
-    wait_until(lambda: account.complaint() == "")
+    eventually(lambda: account.complaint() == "", "what it asked for within its rights", every=0.05)
     for _ in range(2):
         with pytest.raises(ClusterError, match="cannot list resource"):
             control_plane.kubectl(*as_rower, "get", "deployments.apps")
     beyond = "rower asked for what the chart does not grant: list deployments.apps (requests: 2)"
-    wait_until(lambda: account.complaint() == beyond)
+    eventually(lambda: account.complaint() == beyond, beyond, every=0.05)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_local.cluster import Cluster, running
 from oarlock_local.errors import ClusterError, LocalError
 
@@ -30,7 +31,7 @@ def test_owned_objects_are_collected(control_plane: Cluster) -> None:
     owned = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [owner]}}
     control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(owned))
     control_plane.kubectl("delete", "configmap", "owner")
-    control_plane.kubectl("wait", "--for=delete", "configmap/owned", "--timeout=120s")
+    control_plane.kubectl("wait", "--for=delete", "configmap/owned", patience.KUBECTL)
     with pytest.raises(ClusterError, match="not found"):
         control_plane.kubectl("get", "configmap", "owned")
 

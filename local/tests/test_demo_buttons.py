@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_local.demo.buttons import Button, buttons
 from oarlock_local.errors import ClusterError
 
@@ -35,7 +36,7 @@ def link(pressed: list[str]) -> Iterator[str]:
 
 def ask(link: str, path: str, method: str = "GET") -> tuple[HTTPResponse, str]:
     address = urlsplit(link)
-    connection = HTTPConnection(address.netloc, timeout=10)
+    connection = HTTPConnection(address.netloc, timeout=patience.SECONDS)
     connection.request(method, path)
     answer = connection.getresponse()
     said = answer.read().decode()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_local.cli import main
 from oarlock_local.cluster import Cluster
 from oarlock_local.errors import ClusterError
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.nodes
 
 
 def _wait_ready(cluster: Cluster, status: str, *nodes: str) -> None:
-    cluster.kubectl("wait", f"--for=condition=Ready={status}", *(f"node/{node}" for node in nodes), "--timeout=120s")
+    cluster.kubectl("wait", f"--for=condition=Ready={status}", *(f"node/{node}" for node in nodes), patience.KUBECTL)
 
 
 def test_frozen_cut_off_and_dead_nodes_are_lost_and_come_back(local_cluster: Cluster) -> None:

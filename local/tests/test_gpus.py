@@ -1,8 +1,7 @@
 """Nodes have pretended GPUs: pods ask about them through unmodified nvidia-ml-py, and a reboot mends them."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from oarlock_local import gpus, nvml
 from oarlock_local.cluster import Cluster
 from oarlock_local.errors import ClusterError, LocalError
+from oarlock_local.patience import eventually
 from oarlock_local.spec import ClusterSpec
 
 from .pods import apply, output, python_pod, wait_for_phase
@@ -61,18 +61,11 @@ def run(cluster: Cluster, name: str, program: str, node: str) -> Any:
     return json.loads(output(cluster, name))
 
 
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.nodes
 def test_a_pod_hears_of_an_xid_and_a_reboot_brings_the_gpu_back(cluster: Cluster) -> None:
     apply(cluster, python_pod("watcher", WATCH, node="node-2"))
     wait_for_phase(cluster, "watcher", "Running")
-    until(lambda: "watching" in cluster.kubectl("logs", "watcher"))
+    eventually(lambda: "watching" in cluster.kubectl("logs", "watcher"), "a pod that watches", every=0.05)
     cluster.fault("gpu", "node-2", gpu=1, xid=79)
     assert json.loads(output(cluster, "watcher").splitlines()[1]) == ["GPU-node-2-00000001", 79]
     assert run(cluster, "before", ASK, "node-2") == {"GPU-node-2-00000000": "healthy", "GPU-node-2-00000001": 15}

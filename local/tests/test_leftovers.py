@@ -5,16 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from oarlock_local import cluster as clusters
+from oarlock_local import patience
 from oarlock_local.addresses import Addresses
 from oarlock_local.cgroups import hierarchies
 from oarlock_local.machine import why_no_nodes
+from oarlock_local.patience import eventually
 from oarlock_local.processes import children
 
 pytestmark = pytest.mark.nodes
@@ -51,10 +52,7 @@ def _cgroups(slot: int) -> list[str]:
 
 
 def _wait(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.05)
+    eventually(condition, lambda: str(what()), every=0.05)
 
 
 def _wait_until_gone(state: Path, slot: int) -> None:
@@ -121,7 +119,7 @@ def test_ctrl_c_during_up_leaves_nothing(milestone: str, tmp_path: Path) -> None
         _wait((tmp_path / "half" / milestone).exists, lambda: f"{milestone} never came")
         slot = json.loads((tmp_path / "half/cluster.json").read_text())["slot"] if "/" in milestone else None
         up.send_signal(signal.SIGINT)
-        _, said = up.communicate(timeout=60)
+        _, said = up.communicate(timeout=patience.SECONDS)
     # A shell shows 130 for both: an interpreter that was interrupted in the middle of an exec() ends itself by the signal.
     assert up.returncode in (130, -signal.SIGINT), said
     assert "interrupted" in said

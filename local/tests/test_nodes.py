@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_local.cluster import Cluster, running
 from oarlock_local.errors import ClusterError
 from oarlock_local.machine import why_no_nodes
@@ -83,7 +84,7 @@ def test_pods_find_each_other_and_the_api_by_name_across_nodes(local_cluster: Cl
         trust = ssl.create_default_context(cafile=folder / "ca.crt")
         headers = {"Authorization": "Bearer " + (folder / "token").read_text()}
         for url in ("http://server.gang:8000/", "https://kubernetes.default.svc/api"):
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while True:
                 try:
                     answer = urllib.request.urlopen(urllib.request.Request(url, headers=headers), context=trust)
@@ -100,7 +101,7 @@ def test_pods_find_each_other_and_the_api_by_name_across_nodes(local_cluster: Cl
 
 def test_this_machine_reaches_pods_and_pods_reach_this_machine(local_cluster: Cluster) -> None:
     apply(local_cluster, python_pod("server", SERVER, node="node-3"))
-    local_cluster.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=120s")
+    local_cluster.kubectl("wait", "--for=condition=Ready", "pod/server", patience.KUBECTL)
     client = f"""
         import socket
         with socket.create_server(("", 0)) as here:
@@ -112,7 +113,7 @@ def test_this_machine_reaches_pods_and_pods_reach_this_machine(local_cluster: Cl
     assert output(local_cluster, "client").strip() == local_cluster.host_address
     address = local_cluster.kubectl("get", "pod", "server", "-o", "jsonpath={.status.podIP}")
     local_cluster.kubectl("exec", "server", "--", "python", "-c", _until_port_answers())
-    with urllib.request.urlopen(f"http://{address}:8000/", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}:8000/", timeout=patience.SECONDS) as answer:
         assert answer.status == 200
 
 
@@ -135,7 +136,7 @@ def test_gpus_are_scheduled_by_number(local_cluster: Cluster) -> None:
     assert sorted(names) == ["node-1", "node-2", "node-3"]
     apply(local_cluster, python_pod("one-too-many", SERVER, gpus=1))
     unscheduled = "--for=jsonpath={.status.conditions[?(@.type=='PodScheduled')].reason}=Unschedulable"
-    local_cluster.kubectl("wait", unscheduled, "pod/one-too-many", "--timeout=120s")
+    local_cluster.kubectl("wait", unscheduled, "pod/one-too-many", patience.KUBECTL)
 
 
 def test_further_names_lead_to_the_same_image(local_cluster: Cluster) -> None:

@@ -26,6 +26,8 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from oarlock_local import patience
+
 _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "host", "keep-alive"}
 _OVER = json.dumps(
     {"type": "ERROR", "object": {"kind": "Status", "code": 500, "reason": "InternalError", "message": "planned"}}
@@ -120,7 +122,7 @@ class ApiProxy:
         for _, _, held in self._holds:
             held.release()
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(patience.SECONDS)
 
     def _set(self, **changes: bool | float) -> None:
         def change() -> None:

@@ -8,7 +8,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -18,6 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
+from oarlock_local import patience
+from oarlock_local.patience import eventually
+
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
 
@@ -25,15 +27,9 @@ Found = TypeVar("Found")
 ROOT = Path(__file__).parents[2]
 
 
-def wait_for(what: str, look: Callable[[], Found | None], *, seconds: float = 60) -> Found:
-    """What `look` finds, as soon as it finds something true; fails with `what` after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
-        time.sleep(0.05)
+def wait_for(what: str, look: Callable[[], Found | None]) -> Found:
+    """What `look` finds, as soon as it finds something true. It asks an API server: not hundreds of times a second."""
+    return eventually(look, what, every=0.05)
 
 
 class ApiRefused(Exception):  # noqa: N818
@@ -80,7 +76,7 @@ class Api:
         request = urllib.request.Request(  # noqa: S310 - always https, from the kubeconfig
             self._server + path, data=data, method=method, headers={"Content-Type": kind}
         )
-        with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, context=self._context, timeout=patience.SECONDS) as answer:  # noqa: S310
             found: bytes = answer.read()
             return found
 
@@ -99,11 +95,11 @@ class Api:
 
 
 def api_with_crd(control_plane: Cluster) -> Api:
-    """The API once it serves TrainingJobs. Not `kubectl wait`: it fails on a CRD that has no conditions yet."""
-    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/trainingjobs.yaml"))
-    api = Api(control_plane.kubeconfig)
-    wait_for("the new API", lambda: api.find("/apis/oarlock.dev/v1alpha1/trainingjobs"))
-    return api
+    """The API once it serves TrainingJobs."""
+    from oarlock_local.crd import apply_crd  # noqa: PLC0415 - only for those that need a cluster
+
+    apply_crd(control_plane, ROOT / "crds/trainingjobs.yaml")
+    return Api(control_plane.kubeconfig)
 
 
 @contextmanager
@@ -124,7 +120,7 @@ def operator(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[subproces
         process.send_signal(signal.SIGTERM)
         try:
             # One that is killed keeps its Lease, and the next one waits for it.
-            process.wait(timeout=60)
+            process.wait(timeout=patience.SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
     assert alive or process.returncode == -signal.SIGKILL, f"the operator ended by itself:\n{log.read_text()[-3000:]}"

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from oarlock_local import patience
 from oarlock_local.cluster import Cluster
 from oarlock_local.crd import apply_crd
 from oarlock_local.image import write_programs
@@ -40,7 +41,7 @@ def install_argo(cluster: Cluster, programs: Path, folder: Path) -> None:
     cluster.kubectl("create", "namespace", NAMESPACE)
     cluster.apply(_of_the_release(cluster.kubectl("kustomize", str(manifests / "cluster-install-no-crds"))))
     cluster.kubectl("set", "env", "deployment/workflow-controller", "-n", NAMESPACE, *SETTINGS)
-    cluster.kubectl("rollout", "status", "deployment/workflow-controller", "-n", NAMESPACE, "--timeout=180s")
+    cluster.kubectl("rollout", "status", "deployment/workflow-controller", "-n", NAMESPACE, patience.KUBECTL)
 
 
 def _of_the_release(text: str) -> list[dict[str, Any]]:

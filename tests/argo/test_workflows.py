@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_local.binaries import HELM
 from oarlock_local.build import built
 from oarlock_local.rights import Right, asked, granted, never_used, not_had
@@ -81,8 +82,8 @@ def test_a_stopped_workflow_suspends_its_job_and_a_retried_one_goes_on_from_the_
 def test_a_deleted_workflow_takes_its_job_with_it(workflows: Workflows, training: str) -> None:
     job = f"{training}-train"
     workflows.cluster.kubectl("delete", "workflow", training)
-    workflows.cluster.kubectl("wait", "--for=delete", f"trainingjob/{job}", "--timeout=180s")
-    workflows.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={job}", "--timeout=180s")
+    workflows.cluster.kubectl("wait", "--for=delete", f"trainingjob/{job}", patience.KUBECTL)
+    workflows.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={job}", patience.KUBECTL)
 
 
 def test_a_job_that_fails_fails_its_step_once_and_nothing_comes_after_it(workflows: Workflows) -> None:

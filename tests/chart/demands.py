@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,26 +18,23 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from oarlock_api.contract.report import Evidence, Gpu, Report
+from oarlock_local import patience
 from oarlock_local.account import Account
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from oarlock_local.errors import ClusterError
+from oarlock_local.patience import eventually
 from tests.chart.rendering import one
 
 Found = TypeVar("Found")
 CORE = "/api/v1/namespaces/default"
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
 NODES = "/api/v1/nodes"
-PATIENCE = 90.0
 
 
 def wait(what: str, look: Callable[[], Found | None]) -> Found:
     """What `look` finds, as soon as it finds something true."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE:g} s"
-        time.sleep(0.1)
-    return found
+    return eventually(look, what, every=0.1)
 
 
 def refusal(cluster: Cluster, body: str, *options: str) -> str:
@@ -65,7 +61,7 @@ def operator(kubeconfig: Path, environment: Mapping[str, str], log: Path) -> Ite
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(timeout=60)
+            process.wait(timeout=patience.SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from oarlock_api.contract.names import Label, group_name
+from oarlock_local import patience
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from oarlock_local.gang_server import GANGS
@@ -45,7 +46,7 @@ def gang_systems(kinds: list[dict[str, Any]], cluster: Cluster, *servers: ApiSer
         yield
     finally:
         names = [kind["metadata"]["name"] for kind in kinds]
-        cluster.kubectl("delete", "customresourcedefinitions", *names, "--timeout=120s")
+        cluster.kubectl("delete", "customresourcedefinitions", *names, patience.KUBECTL)
         wait("the end of the gang systems", lambda: not any(_is_served(api, kind) for kind in kinds for api in servers))
 
 

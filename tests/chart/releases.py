@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oarlock_local import patience
 from oarlock_local.cluster import Cluster
 from tests.chart.rendering import CHART
 
@@ -43,7 +44,7 @@ class Release:
         """Helm's words after an uninstall, once the operator's pods are gone, for which helm 4 does not wait."""
         words = self._done(helm_program, "uninstall", "--wait", "--timeout", "120s")
         operator = ("deployments,replicasets,pods", "-l", f"app.kubernetes.io/instance={self.name}")
-        self.cluster.kubectl("wait", "--for=delete", *operator, "-n", self.namespace, "--timeout=120s")
+        self.cluster.kubectl("wait", "--for=delete", *operator, "-n", self.namespace, patience.KUBECTL)
         return words
 
     def objects(self) -> set[str]:

@@ -19,6 +19,7 @@ import yaml
 from oarlock.cluster import connect
 from oarlock.errors import RefusedError
 from oarlock.job import Job
+from oarlock_local import patience
 from oarlock_local.cluster import Cluster
 from oarlock_local.rights import asked, users
 from tests.chart.demands import wait
@@ -83,11 +84,13 @@ def page(helm_program: Path, serving: Cluster, tmp_path_factory: pytest.TempPath
     wait("the page", answers)
     yield address
     process.terminate()
-    process.wait(30)
+    process.wait(patience.SECONDS)
 
 
 def person(page: str, token: str) -> httpx.Client:
-    return httpx.Client(base_url=page, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=30)
+    return httpx.Client(
+        base_url=page, headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=patience.SECONDS
+    )
 
 
 def test_tenants_see_and_change_their_own_alone_and_the_page_asks_as_nobody_else(page: str, serving: Cluster) -> None:

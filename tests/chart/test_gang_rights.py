@@ -42,6 +42,7 @@ def kinds() -> list[dict[str, Any]]:
         pytest.skip(str(error))
 
 
+@pytest.mark.deep
 @pytest.mark.cluster
 def test_the_operator_uses_every_right_on_gang_systems_that_it_has_and_has_every_right_that_it_uses(
     helm_program: Path, kinds: list[dict[str, Any]], serving: Cluster, tmp_path: Path

@@ -9,6 +9,7 @@ import pytest
 
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
+from oarlock_local.pytest_tiers import quick_first
 from tests.chart.releases import OVER_KUBECTLS_API, Release
 from tests.chart.rendering import EVERYTHING, NAMED
 
@@ -17,7 +18,11 @@ CRD = "customresourcedefinition.apiextensions.k8s.io/trainingjobs.oarlock.dev"
 
 
 @pytest.mark.parametrize(
-    "version", [pytest.param("helm 4", marks=pytest.mark.smoke("is installed by a chart")), "helm 3"]
+    "version",
+    [
+        pytest.param("helm 4", marks=pytest.mark.smoke("is installed by a chart")),
+        pytest.param("helm 3", marks=pytest.mark.deep),
+    ],
 )
 def test_everything_comes_with_an_upgrade_and_an_uninstall_leaves_the_api_and_the_jobs_and_nothing_else(
     version: str, helm_programs: dict[str, Path], monitored: Cluster
@@ -54,7 +59,7 @@ def test_everything_comes_with_an_upgrade_and_an_uninstall_leaves_the_api_and_th
         assert api.get(f"/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/kept-{release.name}")
 
 
-@pytest.mark.parametrize("version", ["helm 4", "helm 3"])
+@pytest.mark.parametrize("version", quick_first(["helm 4", "helm 3"]))
 def test_a_lease_from_before_the_chart_made_it_is_taken_over_by_who_asks_for_that_and_goes_with_the_release(
     version: str, helm_programs: dict[str, Path], serving: Cluster
 ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_local.api import ApiServer
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_local.rights import Right, granted, never_used
 from tests.chart.demands import JOBS, Demands, operator_of, refusal, wait
 from tests.chart.rendering import one, render
@@ -41,7 +42,7 @@ DONE_WITHOUT = {
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", quick_first(RELEASES))
 def test_the_operator_uses_every_right_that_it_has_and_has_every_right_that_it_uses(
     release: str, helm_program: Path, serving: Cluster, tmp_path: Path
 ) -> None:

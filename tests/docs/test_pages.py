@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from oarlock_api.trainingjob import TrainingJob
+from oarlock_local import patience
 
 from .fences import ROOT, Fence, fences
 
@@ -143,8 +144,8 @@ def test_the_command_that_kills_a_rank_by_hand_kills_the_process_of_its_name_and
     ]
     try:
         assert [one.stdout.readline() for one in ranks if one.stdout] == [b"\n", b"\n"]
-        subprocess.run(["sh", "-c", script.replace("rank-2", "rank-770123")], check=True, timeout=60)
-        assert ranks[0].wait(60) == -signal.SIGKILL
+        subprocess.run(["sh", "-c", script.replace("rank-2", "rank-770123")], check=True, timeout=patience.SECONDS)
+        assert ranks[0].wait(patience.SECONDS) == -signal.SIGKILL
         assert ranks[1].poll() is None
     finally:
         for one in ranks:

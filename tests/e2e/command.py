@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from oarlock.cli.main import run
+from oarlock_local import patience
 
 PROGRAMS = Path(sys.executable).parent
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -82,9 +83,9 @@ class Command:
         ours, theirs = pty.openpty()
         printed = ""
 
-        def matches(pattern: str, count: int, *, seconds: float = 60) -> list[str]:
+        def matches(pattern: str, count: int) -> list[str]:
             nonlocal printed
-            deadline = time.monotonic() + seconds
+            deadline = time.monotonic() + patience.SECONDS
             while len(found := list(dict.fromkeys(re.findall(pattern, printed)))) < count:
                 assert select.select([ours], [], [], max(0, deadline - time.monotonic()))[0], printed
                 printed += os.read(ours, 65536).decode(errors="replace")
@@ -109,8 +110,8 @@ class Followed:
 
     def to_its_end(self) -> list[dict[str, Any]]:
         """All lines, once the job is over."""
-        self._reader.join(timeout=60)
-        assert self._process.wait(timeout=10) == 0
+        self._reader.join(timeout=patience.SECONDS)
+        assert self._process.wait(timeout=patience.SECONDS) == 0
         return self._lines
 
     def _read(self) -> None:

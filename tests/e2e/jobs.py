@@ -15,6 +15,7 @@ from oarlock_api.contract.environment import STATUS_PORT
 from oarlock_api.contract.gang_key import attempt_key, question
 from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
 from oarlock_api.contract.names import Label
+from oarlock_local import patience
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.install import NAMESPACE
@@ -67,7 +68,7 @@ class Jobs:
         """Delete jobs; returns when their pods are gone."""
         self.cluster.kubectl("delete", "trainingjob", *names, "--ignore-not-found", "--wait=false")
         for name in names:
-            self.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={name}", "--timeout=120s")
+            self.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={name}", patience.KUBECTL)
 
     def phase(self, name: str) -> str:
         """The job's phase; empty where there is no such job."""
@@ -81,7 +82,7 @@ class Jobs:
         return status
 
     def wait(
-        self, name: str, what: str, until: Callable[[dict[str, Any]], object], *, seconds: float = 180
+        self, name: str, what: str, until: Callable[[dict[str, Any]], object], *, seconds: float = patience.SECONDS
     ) -> dict[str, Any]:
         """The status as soon as a condition on it holds."""
         deadline = time.monotonic() + seconds
@@ -92,7 +93,7 @@ class Jobs:
             time.sleep(0.2)
         return status
 
-    def wait_for_end(self, name: str, *, seconds: float = 240) -> dict[str, Any]:
+    def wait_for_end(self, name: str, *, seconds: float = patience.SECONDS) -> dict[str, Any]:
         """The status of the finished job."""
         return self.wait(name, "the end", lambda status: "completionTime" in status, seconds=seconds)
 

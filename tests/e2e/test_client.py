@@ -20,6 +20,7 @@ from oarlock.cluster import connect
 from oarlock.errors import ForbiddenError
 from oarlock.exit_codes import ExitCode
 from oarlock.leader import find_leader
+from oarlock_local import patience
 from tests.e2e.command import PROGRAMS, Command, Followed, breaks
 from tests.e2e.jobs import EXAMPLE, Jobs
 
@@ -167,7 +168,7 @@ def test_what_is_live_goes_on_until_ctrl_c(oarlock: Command) -> None:
         for process, matches in ((top, drawn), (ls, listed)):
             assert len(matches(rf"{NAME} .* (\d+)/{STEPS}", 2)) >= 2, "it shows another step without being asked"
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=10) == 130
+            assert process.wait(timeout=patience.SECONDS) == 130
 
 
 @pytest.mark.usefixtures("trained")
@@ -177,7 +178,7 @@ def test_a_pipe_that_is_closed_early_ends_what_writes_into_it(oarlock: Command) 
         assert process.stderr
         assert " attempt 1, pod " in process.stdout.readline()
         process.stdout.close()
-        assert process.wait(timeout=30) == 141
+        assert process.wait(timeout=patience.SECONDS) == 141
         assert "rror" not in process.stderr.read()
 
 
@@ -263,7 +264,7 @@ def test_a_job_is_suspended_resumed_resized_saved_and_stopped_and_its_logs_go_th
 ) -> None:
     oarlock("suspend", NAME)
     oarlock("wait", NAME, "--timeout", "120", code=3)
-    jobs.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={NAME}", "--timeout=60s")
+    jobs.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={NAME}", patience.KUBECTL)
     oarlock("logs", NAME, "--attempt", "1", code=8)
     assert_short_job_succeeds(jobs, oarlock, manifest(SHORT, nodes=1, steps=10))
     assert_the_notebook_trains()

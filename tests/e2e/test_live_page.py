@@ -97,7 +97,7 @@ def test_a_fault_and_the_way_back_from_it_come_to_the_open_page(jobs: Jobs, visi
     visit.mark()
     expect(visit.page.locator("#part-faults")).not_to_contain_text("SIGKILL")
     jobs.signal_rank(f"{JOB}-1-1", 1, "KILL")
-    expect(visit.page.locator("#part-faults")).to_contain_text("SIGKILL", timeout=60_000)
+    expect(visit.page.locator("#part-faults")).to_contain_text("SIGKILL")
     jobs.wait_for_checkpoint_of(JOB, 2)
     expect(visit.page.locator("h1")).to_contain_text("Running")
     expect(visit.page.locator("#part-timeline")).to_contain_text("2")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_local import patience
 from oarlock_local.cluster import Cluster
 from tests.e2e.jobs import SMALL, Jobs
 
@@ -66,7 +67,7 @@ def struck(cluster: Cluster, fault: str, node: str) -> Iterator[None]:
         yield
     finally:
         cluster.fault(MENDING[fault], node)
-        cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=60s")
+        cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", patience.KUBECTL)
 
 
 def wait_for_the_next_attempts(jobs: Jobs, *names: str) -> dict[str, Status]:

@@ -18,6 +18,7 @@ import pytest
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.history import StoryType, find_stacks, read_story
 from oarlock_api.contract.status import PodStatus
+from oarlock_local import patience
 from oarlock_local.demo.install import NAMESPACE, RELEASE
 from oarlock_operator.kube.cluster import Cluster, load_configuration
 from oarlock_operator.model.observation import Defaults
@@ -166,5 +167,5 @@ def test_a_running_job_is_seen_from_outside_and_leaves_no_pod_when_it_is_deleted
     assert seen.figures.step is not None
     assert seen.figures.step >= gang["latestCheckpoint"]["step"]
     jobs.cluster.kubectl("delete", "trainingjob", GANG, "--wait=false")
-    jobs.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={GANG}", "--timeout=120s")
+    jobs.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={GANG}", patience.KUBECTL)
     assert jobs.pods(GANG) == []

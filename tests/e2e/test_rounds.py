@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from oarlock_api.contract.names import Label, pod_name
+from oarlock_local import patience
 from tests.e2e.jobs import SMALL, Jobs
 from tests.e2e.test_lost_nodes import cordoned
 
@@ -190,7 +191,7 @@ def without_power(jobs: Jobs, _pod: str, node: str) -> Iterator[None]:
         yield
     finally:
         jobs.cluster.fault("start", node)
-        jobs.cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=120s")
+        jobs.cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", patience.KUBECTL)
 
 
 @pytest.mark.parametrize("lost", [killed, without_power])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from oarlock_api.contract.history import STACKS, StoryType, read_story
 from oarlock_api.contract.names import Label
 from oarlock_local.cgroups import hierarchies, is_v2, tree_name
+from oarlock_local.patience import eventually
 from tests.e2e.command import Command
 from tests.e2e.jobs import SMALL, Jobs
 
@@ -77,10 +77,7 @@ def runtime(jobs: Jobs) -> Iterator[None]:
         "spec": {"containers": [{"name": "probe", "image": "probe"}]},
     }
     dry = ("create", "--dry-run=server", "-o", "jsonpath={.spec.runtimeClassName}", "-f", "-")
-    deadline = time.monotonic() + 60
-    while not jobs.cluster.kubectl(*dry, stdin=json.dumps(pod)):
-        assert time.monotonic() < deadline, "the policy is not in force"
-        time.sleep(0.2)
+    eventually(lambda: jobs.cluster.kubectl(*dry, stdin=json.dumps(pod)), "the policy in force", every=0.2)
     yield
     for kind in policies:
         jobs.cluster.kubectl("delete", kind, NAME, "--ignore-not-found")

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oarlock.cli.main import app
+from oarlock_local import patience
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.install import NAMESPACE, RELEASE
 from tests.e2e.in_trouble import Told, told
@@ -42,10 +43,10 @@ def no_operator(local_cluster: Cluster) -> Iterator[None]:
     """Nobody reconciles."""
     scale = ("scale", f"deployment/{RELEASE}-operator", "-n", NAMESPACE)
     local_cluster.kubectl(*scale, "--replicas=0")
-    local_cluster.kubectl("wait", "--for=delete", "pod", "-l", OPERATORS, "-n", NAMESPACE, "--timeout=60s")
+    local_cluster.kubectl("wait", "--for=delete", "pod", "-l", OPERATORS, "-n", NAMESPACE, patience.KUBECTL)
     yield
     local_cluster.kubectl(*scale, "--replicas=1")
-    local_cluster.kubectl("rollout", "status", f"deployment/{RELEASE}-operator", "-n", NAMESPACE, "--timeout=120s")
+    local_cluster.kubectl("rollout", "status", f"deployment/{RELEASE}-operator", "-n", NAMESPACE, patience.KUBECTL)
 
 
 def test_of_all_troubles_but_one_at_most_cause_and_node_are_named(answers: dict[str, Told]) -> None:
@@ -73,7 +74,7 @@ def test_pods_job_namespace_and_operator_may_go_and_the_output_still_tells_the_w
 ) -> None:
     fault = answers["xid"]
     folder: Path = jobs.cluster.volume("training-output", "seen") / "xid"
-    jobs.cluster.kubectl("delete", "namespace", "seen", "--timeout=120s")
+    jobs.cluster.kubectl("delete", "namespace", "seen", patience.KUBECTL)
     story = json.loads(run("why", "--path", str(folder), "-o", "json"))
     assert (story["namespace"], story["name"], story["now"]["phase"]) == ("seen", "xid", "Gone")
     assert {"path": "custom.command", "value": "python3"} in story["settings"]

@@ -10,6 +10,7 @@ import pytest
 
 from oarlock_api.manifest import load_all
 from oarlock_api.trainingjob import TrainingJob
+from oarlock_local import patience
 from oarlock_local.errors import ClusterError
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.model.observation import Job
@@ -32,7 +33,7 @@ def restricted(server: Cluster) -> Iterator[Cluster]:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
     server.kubectl("apply", "-f", "-", stdin=json.dumps(body))
     # A namespace's own account is made a moment after it, and pods are refused until then.
-    server.kubectl("wait", "--for=create", "serviceaccount/default", "-n", NAMESPACE, "--timeout=120s")
+    server.kubectl("wait", "--for=create", "serviceaccount/default", "-n", NAMESPACE, patience.KUBECTL)
     yield server
     server.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
@@ -61,7 +62,7 @@ def test_the_claim_of_the_nfs_volume_is_bound_to_it_and_to_no_other(server: Clus
     server.kubectl("apply", *volume)
     try:
         bound = "--for=jsonpath={.status.phase}=Bound"
-        server.kubectl("wait", bound, "persistentvolumeclaim/training-output", "--timeout=120s")
+        server.kubectl("wait", bound, "persistentvolumeclaim/training-output", patience.KUBECTL)
         path = "jsonpath={.spec.volumeName}"
         assert server.kubectl("get", "persistentvolumeclaim", "training-output", "-o", path) == "training-output"
     finally:

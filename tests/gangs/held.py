@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from oarlock_local import patience
 from tests.e2e.jobs import Jobs
 
 # Runs until its folder has a file `done`; the rank that a file `crash` names, as ATTEMPT-RANK, fails.
@@ -76,4 +77,4 @@ def wait_for_run(jobs: Jobs, name: str, attempt: int = 1) -> dict[str, Any]:
 def wait_until_gone(jobs: Jobs, kind: str, *names: str) -> None:
     """Until no object of that kind is left that was made for these jobs."""
     for name in names:
-        jobs.cluster.kubectl("wait", "--for=delete", kind, "-l", f"oarlock.dev/job={name}", "--timeout=120s")
+        jobs.cluster.kubectl("wait", "--for=delete", kind, "-l", f"oarlock.dev/job={name}", patience.KUBECTL)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from oarlock_api.contract.names import Label, pod_name
+from oarlock_local import patience
 from tests.e2e.jobs import ENDLESS, Jobs
 
 ELSEWHERE = {"name": "elsewhere", "when": {"exitCodes": [137]}, "action": "AvoidNode"}
@@ -59,7 +60,7 @@ def losing_a_node(jobs: Jobs, name: str) -> Iterator[int]:
         yield rank
     finally:
         jobs.cluster.fault("heal", nodes[rank])
-        jobs.cluster.kubectl("wait", "--for=condition=Ready", f"node/{nodes[rank]}", "--timeout=60s")
+        jobs.cluster.kubectl("wait", "--for=condition=Ready", f"node/{nodes[rank]}", patience.KUBECTL)
 
 
 def is_replaced_in_vain(jobs: Jobs, name: str, rank: int) -> None:

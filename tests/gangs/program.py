@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from oarlock_local import patience
 from oarlock_local.cluster import Cluster
 from oarlock_local.processes import start_logged, stop
 
@@ -32,7 +33,7 @@ def serve(cluster: Cluster, kinds: Sequence[dict[str, Any]]) -> None:
     body = json.dumps({"apiVersion": "v1", "kind": "List", "items": kinds})
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=body)
     names = [f"crd/{kind['metadata']['name']}" for kind in kinds]
-    cluster.kubectl("wait", "--for=condition=Established", *names, "--timeout=120s")
+    cluster.kubectl("wait", "--for=condition=Established", *names, patience.KUBECTL)
 
 
 def answers(url: str) -> bool:
@@ -52,8 +53,8 @@ class Program:
     log: Path
 
     def wait(self, what: str, until: Callable[[], bool]) -> None:
-        """Return as soon as a condition holds; it fails where the program ends before that, or two minutes are over."""
-        deadline = time.monotonic() + 120
+        """Return as soon as a condition holds; it fails where the program ends before that."""
+        deadline = time.monotonic() + patience.SECONDS
         while not until():
             last = f"{self.log.stem}:\n{self.log.read_text()[-3000:]}"
             assert self.process.poll() is None, f"ended with {self.process.returncode} before {what}; {last}"

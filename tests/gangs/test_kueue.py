@@ -6,13 +6,14 @@ The queue has room for one gang of two nodes with two GPUs each (kueue.yaml).
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from tests.e2e.jobs import Jobs
 from tests.gangs.held import holding, tell, wait_for_phase, wait_for_run
 from tests.gangs.lost_pods import (
@@ -42,10 +43,11 @@ def hold(queues: Jobs) -> Iterator[Callable[..., None]]:
 def wait_for_use(jobs: Jobs, gpus: int) -> None:
     """Until Kueue counts so many GPUs as taken."""
     path = "jsonpath={.status.flavorsReservation[0].resources[0].total}"
-    deadline = time.monotonic() + 120
-    while (found := jobs.cluster.kubectl("get", "clusterqueue", "small", "-o", path)) != str(gpus):
-        assert time.monotonic() < deadline, f"Kueue counts {found} GPUs, not {gpus}"
-        time.sleep(0.2)
+
+    def counted() -> str:
+        return jobs.cluster.kubectl("get", "clusterqueue", "small", "-o", path)
+
+    eventually(lambda: counted() == str(gpus), lambda: f"{gpus} GPUs: Kueue counts {counted()}", every=0.2)
 
 
 def gates(jobs: Jobs, name: str) -> list[str]:
@@ -130,7 +132,7 @@ def test_a_lost_pod_alone_is_made_anew_in_the_workload_and_the_quota_of_its_gang
         is_replaced(queues, name, rank)
         assert (workloads(queues), gates(queues, name)) == (before, [])
         assert queues.phase("waits") == "Queued"
-        queues.cluster.kubectl("wait", "--for=delete", f"pod/{name}-1-{rank}", "--timeout=60s")
+        queues.cluster.kubectl("wait", "--for=delete", f"pod/{name}-1-{rank}", patience.KUBECTL)
     wait_for_run(queues, "waits")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from oarlock_local import patience
 from tests.e2e.jobs import Jobs
 from tests.gangs.held import holding, tell, wait_for_phase, wait_for_run, wait_until_gone
 from tests.gangs.lost_pods import (
@@ -74,7 +75,7 @@ def test_the_attempt_after_a_failure_gets_the_room_and_the_group_of_the_one_that
     tell(jobs, "clumsy", "crash", "1-1")
     status = wait_for_run(jobs, "clumsy", 2)
     assert status["attempts"][1]["reason"] == "ApplicationError"
-    jobs.cluster.kubectl("wait", "--for=delete", f"{GROUPS}/{before}", "--timeout=120s")
+    jobs.cluster.kubectl("wait", "--for=delete", f"{GROUPS}/{before}", patience.KUBECTL)
     (after,) = groups(jobs, "clumsy")
     assert (before[-2:], after[-2:]) == ("-1", "-2")
     tell(jobs, "clumsy", "done")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_local.demo.install import NAMESPACE
 from tests.e2e.jobs import Jobs
 from tests.images import builder
@@ -37,7 +38,7 @@ def test_it_holds_no_compiler_and_no_torch(jobs: Jobs) -> None:
 
 
 def test_the_page_runs_from_it_without_a_token(jobs: Jobs) -> None:
-    jobs.cluster.kubectl("rollout", "status", PAGE, "-n", NAMESPACE, "--timeout=180s")
+    jobs.cluster.kubectl("rollout", "status", PAGE, "-n", NAMESPACE, patience.KUBECTL)
     look = "ls /var/run/secrets 2>&1; python -c 'import urllib.request as u; print(u.urlopen(\"http://localhost:8080/login\").status)'"
     said = jobs.cluster.kubectl("exec", "-n", NAMESPACE, PAGE, "--", "sh", "-c", look)
     assert "No such file" in said
@@ -54,7 +55,7 @@ def test_another_pod_of_it_takes_over(jobs: Jobs, tell: Callable[[str], None]) -
     began = time.monotonic()
     jobs.cluster.kubectl("delete", "pod", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=operator", "--now")
     gone = time.monotonic()
-    jobs.cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", NAMESPACE, "--timeout=180s")
+    jobs.cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", NAMESPACE, patience.KUBECTL)
     ready = time.monotonic()
     tell(
         f"{OPERATOR_IMAGE}: a deleted pod was gone after {gone - began:.1f} s, another Ready {ready - gone:.1f} s later"

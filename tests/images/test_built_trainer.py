@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oarlock_local import patience
 from tests.e2e.jobs import Jobs
 from tests.images import builder
 from tests.images.conftest import TRAINER_IMAGE, Loaded
@@ -44,7 +45,7 @@ def test_a_program_of_somebody_elses_image_gets_its_agent_from_the_trainers(
     jobs: Jobs, trainer_image: Loaded, operator_image: Loaded
 ) -> None:
     jobs.cluster.kubectl("set", "env", "-n", "oarlock", "deployment/oarlock-operator", _trainer_image(trainer_image))
-    jobs.cluster.kubectl("rollout", "status", "-n", "oarlock", "deployment/oarlock-operator", "--timeout=180s")
+    jobs.cluster.kubectl("rollout", "status", "-n", "oarlock", "deployment/oarlock-operator", patience.KUBECTL)
     program = "import pathlib; pathlib.Path('/output/foreign/mark').write_text('was here')"
     spec = {
         "nodes": 1,

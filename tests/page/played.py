@@ -14,6 +14,7 @@ import yaml
 
 from oarlock_api.contract.names import Label
 from oarlock_api.contract.node_marks import CORDONED
+from oarlock_local import patience
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from oarlock_local.crd import apply_crd
@@ -42,7 +43,7 @@ class Played:
     def namespace(self, name: str) -> None:
         """A namespace in which pods can be made."""
         self.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-        self.cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=60s")
+        self.cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, patience.KUBECTL)
 
     def job(self, namespace: str, name: str, *, nodes: int = 4, gpus: int = 8, **status: Any) -> None:
         """A job with this status."""

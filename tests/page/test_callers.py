@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
+from oarlock_local import patience
 from tests.page.conftest import Visitor
 from tests.page.played import KIND, Played
-from tests.page.visit import SECONDS, Visit
+from tests.page.visit import Visit
 
 pytestmark = pytest.mark.cluster
 
@@ -122,7 +123,7 @@ def test_who_has_logged_out_or_whose_token_has_ended_is_asked_again_and_comes_ba
     login(visit, guest.token())
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("flux-lora")
     guest.end()
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + patience.SECONDS
     while "/login" not in visit.page.url:  # the API server knows a token for ten seconds more
         visit.to(f"{JOB}/save")
         assert time.monotonic() < deadline

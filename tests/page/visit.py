@@ -9,11 +9,10 @@ from urllib.parse import urlsplit
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
+from oarlock_local import patience
 from oarlock_local.chromium import watch
 
 DESK, PHONE = ViewportSize(width=1280, height=900), ViewportSize(width=390, height=844)
-SECONDS = 30
-"""A page is awaited so long on a machine that does other things, too."""
 _AXE = {"resultTypes": ["violations"]}
 
 
@@ -24,8 +23,8 @@ class Visit:
         at = urlsplit(address)
         self.origin = f"{at.scheme}://{at.netloc}"
         self._context = browser.new_context(**{"viewport": DESK, "timezone_id": "UTC", **options})
-        self._context.set_default_timeout(SECONDS * 1000)
-        expect.set_options(timeout=SECONDS * 1000)
+        self._context.set_default_timeout(patience.SECONDS * 1000)
+        expect.set_options(timeout=patience.SECONDS * 1000)
         self.seen = watch(self._context)
         self.page: Page = self._context.new_page()
         self.page.goto(address)

@@ -1,9 +1,9 @@
-"""Runs parts of suites: the quick tier in two lanes beside each other, the deep tier one suite after the other.
+"""Runs parts of suites: the quick tier in lanes beside each other, the deep tier one suite after the other.
 
 Each suite has its own pytest run, because `operator` is also a module of the standard library (docs/decisions/0002). In the
-quick tier the tests without clusters have two workers; those with clusters, which mostly wait, run beside them in one process
-after the other, on one control plane and one set of local nodes, which start while the first tests run. In the deep tier each
-worker has clusters of its own: what breaks nodes there may break them while another test runs.
+quick tier the tests without a cluster have two workers. Beside them run those on the one control plane and those on the one
+set of local nodes, each in one process after the other, for these mostly wait; the clusters start while the first tests run.
+In the deep tier each worker has clusters of its own: what breaks nodes there may break them while another test runs.
 
 A file stays with one worker, so that what its tests share (ranks, models, bundles) is made once.
 """
@@ -17,21 +17,20 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from oarlock_local import machine
-from oarlock_local.cluster import running
-from oarlock_local.launch import default_shares
-from oarlock_local.pytest_plugin import SHARED
+from oarlock_local.pytest_plugin import SHARED, control_plane_in, nodes_in
 from oarlock_local.pytest_records import FOLDER
 from oarlock_local.pytest_tiers import Lane, Tier
 from tests.tiers import report
 
 ROOT = Path(__file__).resolve().parents[2]
-WITH_CLUSTERS = ("api", "operator", "tests", "local")
-"""Suites with tests of the quick tier on clusters, in the order in which they run: who changes the cluster itself is last."""
+ON = {Lane.CONTROL_PLANE: ("api", "operator", "tests", "local"), Lane.NODES: ("tests",)}
+"""Suites with tests of the quick tier on a cluster, in the order in which they run: who changes the cluster is last."""
 _WAITING = {"trainer": 3, "local": 3}
 """Workers in the deep tier, where it is not two: tests of these suites wait for processes more than they compute."""
 
@@ -48,12 +47,12 @@ def run(parts: Sequence[Part], tier: Tier, *, workers: int = 2, extra: Sequence[
     """Run the parts; True where all passed. `workers`: of the quick tier's tests without clusters. `extra` goes to pytest."""
     runs = _Runs(tier, extra)
     if tier is Tier.QUICK:
-        with tempfile.TemporaryDirectory(prefix="oarlock-tests-") as state:
-            lane = threading.Thread(target=_clusters_lane, args=(runs, parts, Path(state)))
-            lane.start()
+        with tempfile.TemporaryDirectory(prefix="oarlock-tests-") as state, ThreadPoolExecutor() as pool:
+            beside = [pool.submit(_on_a_cluster, runs, lane, parts, Path(state)) for lane in ON]
             for part in parts:
                 runs.run(part, "--lane", Lane.PURE, "-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder")
-            lane.join()
+            for lane in beside:
+                lane.result()
     else:
         for part in parts:
             number = _WAITING.get(part.suite, 2)
@@ -62,28 +61,22 @@ def run(parts: Sequence[Part], tier: Tier, *, workers: int = 2, extra: Sequence[
     return not runs.failed
 
 
-def _clusters_lane(runs: _Runs, parts: Sequence[Part], state: Path) -> None:
-    wanted = sorted(
-        (part for part in parts if part.suite in WITH_CLUSTERS), key=lambda part: WITH_CLUSTERS.index(part.suite)
-    )
-    if not wanted:
-        return
-    with _shared_clusters(state, nodes=any(part.suite == "tests" for part in wanted)) as environment:
-        for part in wanted:
-            runs.run(part, "--lane", Lane.CLUSTERS, environment=environment)
+def _on_a_cluster(runs: _Runs, lane: Lane, parts: Sequence[Part], state: Path) -> None:
+    wanted = [part for suite in ON[lane] for part in parts if part.suite == suite]
+    if wanted:
+        with _cluster(lane, state) as environment:
+            for part in wanted:
+                runs.run(part, "--lane", lane, environment=environment)
 
 
 @contextmanager
-def _shared_clusters(state: Path, *, nodes: bool) -> Iterator[dict[str, str]]:
-    """Keep the clusters for the tests; none where this machine can't run one, which the tests then tell."""
-    if machine.why_no_control_plane() or (nodes and machine.why_no_nodes()):
+def _cluster(lane: Lane, state: Path) -> Iterator[dict[str, str]]:
+    """Keep a lane's cluster for its tests; none where this machine can't run one, which the tests then tell."""
+    on_nodes = lane is Lane.NODES
+    if machine.why_no_nodes() if on_nodes else machine.why_no_control_plane():
         yield {}
         return
-    with ExitStack() as clusters:
-        clusters.enter_context(running("control-plane", nodes=0, guard_owners=True, state=state))
-        if nodes:
-            shares = [*default_shares(), ROOT]
-            clusters.enter_context(running("nodes", nodes=3, gpus=2, shares=shares, state=state))
+    with nodes_in(state, ROOT) if on_nodes else control_plane_in(state):
         yield {SHARED: str(state)}
 
 

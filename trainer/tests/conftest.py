@@ -21,6 +21,8 @@ from gang import Gang
 from preprocess_runs import Preprocess
 from tiny_models import made_tiny
 
+from oarlock_local import patience
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -141,7 +143,7 @@ def preprocess(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     yield found
     assert process.stdin
     process.stdin.close()
-    process.wait(timeout=30)
+    process.wait(timeout=patience.SECONDS)
 
 
 @pytest.fixture(scope="session")

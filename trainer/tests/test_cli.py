@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_trainer.cli import main
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "oarlock_trainer", "check-storage", str(tmp_path), "--min-free", "1"]
-    ended = subprocess.run(command, check=False, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=120)
+    ended = subprocess.run(
+        command, check=False, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=patience.SECONDS
+    )
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (141, "")
 

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from oarlock_local import patience
+
 _BENCH = Path(__file__).parents[2] / "bench"
 _STEP = {
     "facts": {"blocks": 12, "pixels": 1024, "batch": 1, "rounds": 20, "gpu": "NVIDIA H100", "torch": "2.13.0"},
@@ -63,6 +65,8 @@ def test_the_exchange_is_measured_by_any_ranks_a_dry_run_on_the_cpu_shows() -> N
         port = server.getsockname()[1]
     program = [sys.executable, str(_BENCH / "gpu_network.py"), "--cpus", "2", "--master", f"127.0.0.1:{port}"]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        program, env=environment, capture_output=True, text=True, check=False, timeout=patience.SECONDS
+    )
     assert done.returncode == 0, done.stderr
     assert "2 ranks of 1 nodes: " in done.stdout

@@ -14,6 +14,7 @@ import urllib3
 from starlette.types import ASGIApp
 
 from oarlock.web.serve import listening, serve
+from oarlock_local import patience
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Stream:
     """Server-sent events of an address."""
 
     def __init__(self, address: str, headers: Mapping[str, str]) -> None:
-        timeout = urllib3.Timeout(connect=5, read=30)
+        timeout = urllib3.Timeout(patience.SECONDS)
         self._response = urllib3.request(
             "GET", address, headers=headers, preload_content=False, timeout=timeout, retries=False
         )
@@ -68,7 +69,7 @@ def served(app: ASGIApp) -> Iterator[str]:
     servers: Queue[Any] = Queue()
     thread = threading.Thread(target=serve, args=(app, listener), kwargs={"started": servers.put}, daemon=True)
     thread.start()
-    server = servers.get(timeout=30)
+    server = servers.get(timeout=patience.SECONDS)
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
-    thread.join(30)
+    thread.join(patience.SECONDS)

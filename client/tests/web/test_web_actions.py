@@ -18,6 +18,7 @@ from oarlock.web.drawn.actions import last_action
 from oarlock.web.guards import Csrf
 from oarlock.web.settings import Settings
 from oarlock_api.contract.asked_by import AskedBy
+from oarlock_local import patience
 
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 EVENTS = "/api/v1/namespaces/{}/events"
@@ -69,7 +70,7 @@ def events(api: FakeApi) -> list[dict[str, Any]]:
 def wait_for_threads(name: str) -> None:
     for thread in threading.enumerate():
         if thread.name == name:
-            thread.join(30)
+            thread.join(patience.SECONDS)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from oarlock.errors import ForbiddenError, NoClusterError, OarlockError
 from oarlock.web import asked
 from oarlock.web.asked import Asked
 from oarlock.web.busy import BusyError
+from oarlock_local import patience
 
 
 class Clock:
@@ -113,12 +114,12 @@ def test_who_comes_while_it_is_asked_gets_the_same_answer_and_waits_no_longer_th
 
     def slow() -> int:
         asks.set()
-        assert may_end.wait(30)
+        assert may_end.wait(patience.SECONDS)
         return 7
 
     first = threading.Thread(target=lambda: answers.append(one.answer(None, 4.0, slow)))
     first.start()
-    assert asks.wait(30)
+    assert asks.wait(patience.SECONDS)
     with monkeypatch.context() as patch:
         patch.setattr(asked, "WAIT_SECONDS", 0.0)
         with pytest.raises(BusyError, match="try again"):
@@ -127,5 +128,5 @@ def test_who_comes_while_it_is_asked_gets_the_same_answer_and_waits_no_longer_th
         assert one._asking
         patch.setattr(one._asking, "__class__", Watched)
         assert one.answer(None, 4.0, never) == 7
-    first.join(30)
+    first.join(patience.SECONDS)
     assert (answers, never.count) == ([7], 0)

@@ -12,10 +12,11 @@ from oarlock.errors import NotNowError
 from oarlock.web import budget
 from oarlock.web.budget import Budget
 from oarlock.web.busy import BusyError
+from oarlock_local import patience
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(budget, "WAIT_SECONDS", 0.0)
 
 
@@ -33,14 +34,14 @@ def test_who_finds_no_room_is_told_to_try_again_and_room_is_there_once_another_h
 
 
 def test_who_waits_gets_the_room_that_another_gives_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "WAIT_SECONDS", 30.0)
+    monkeypatch.setattr(budget, "WAIT_SECONDS", patience.SECONDS)
     room = Budget(100)
     first, second = room.share(), room.share()
     first.resize(80)
     waits = threading.Thread(target=second.resize, args=(50,))
     waits.start()
     first.release()
-    waits.join(30)
+    waits.join(patience.SECONDS)
     assert room.used == 50
 
 

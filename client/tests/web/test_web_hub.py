@@ -16,6 +16,7 @@ from oarlock.web.access.caller import Caller
 from oarlock.web.watch import feed
 from oarlock.web.watch.feed import Snapshot, Watched
 from oarlock.web.watch.hub import LOOK_SECONDS, RIGHTS_SECONDS, Hub
+from oarlock_local import patience
 
 PATH = JOBS.format("team")
 LIST = Watched(PATH)
@@ -44,7 +45,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def hub(clock: Clock) -> Iterator[Hub]:
+def hub(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    monkeypatch.setattr("oarlock.web.watch.hub.FIRST_PAUSE", 0.01)
     hub = Hub(clock=clock, watch_seconds=20)
     yield hub
     hub.close()
@@ -67,7 +69,7 @@ def told(hub: Hub, caller: Caller, until: Callable[[Snapshot], bool], watched: W
         snapshot = hub.read(caller, watched, bell)  # type: ignore[arg-type]
         if until(snapshot):
             return snapshot
-        assert bell.rung.acquire(timeout=30), snapshot
+        assert bell.rung.acquire(timeout=patience.SECONDS), snapshot
 
 
 def names(snapshot: Snapshot) -> list[str]:
@@ -145,7 +147,7 @@ def test_a_watch_ends_when_nobody_has_looked_for_a_while(
     api.watched()
     clock.now += LOOK_SECONDS
     api.end_watches()
-    assert bell.rung.acquire(timeout=30), "whoever still listens learns of the end"
+    assert bell.rung.acquire(timeout=patience.SECONDS), "whoever still listens learns of the end"
     assert hub.open == []
 
 

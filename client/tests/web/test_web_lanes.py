@@ -19,6 +19,7 @@ from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.ask import Ask, Page, Read, Region, View
 from oarlock.web.settings import Settings
+from oarlock_local import patience
 
 PORT = 8270
 MANY = 45
@@ -32,11 +33,11 @@ class Hung:
         self.over = threading.Event()
 
     def read(self, _: Ask) -> Response:
-        self.over.wait(60)
+        self.over.wait(patience.SECONDS)
         return PlainTextResponse("late")
 
     def draw(self, _: Ask) -> View:
-        self.over.wait(60)
+        self.over.wait(patience.SECONDS)
         region = Region("late", {"late": element("p", "late", id="late")})
         return View(title="late", body=region.html(), regions=(region,))
 
@@ -54,7 +55,7 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hung]:
 @contextmanager
 def asked(address: str, access: LinkAuthenticator, path: str) -> Iterator[http.client.HTTPConnection]:
     """A request that is sent."""
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=20)
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=patience.SECONDS)
     connection.request("GET", path, headers={"Cookie": f"oarlock-{PORT}={access._caller.session}"})
     try:
         yield connection
@@ -78,7 +79,7 @@ def test_a_pod_that_does_not_answer_delays_no_list(
         for _ in range(MANY):
             open_.enter_context(asked(address, access, path))
         for _ in range(MANY):
-            assert arrived.acquire(timeout=20)
+            assert arrived.acquire(timeout=patience.SECONDS)
         with asked(address, access, "/jobs/team") as list_:
             assert list_.getresponse().status == 200
         hung.over.set()

@@ -18,6 +18,7 @@ from oarlock.web import live
 from oarlock.web.ask import Region, View
 from oarlock.web.live import MOST_STATES, States, events
 from oarlock.web.watch.bell import Bell
+from oarlock_local import patience
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -26,7 +27,7 @@ def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
     @functools.wraps(test)
     def run(*given: Any, **named: Any) -> None:
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(lambda: asyncio.run(asyncio.wait_for(test(*given, **named), 20))).result()
+            thread.submit(lambda: asyncio.run(asyncio.wait_for(test(*given, **named), patience.SECONDS))).result()
 
     run.__signature__ = inspect.signature(test)  # type: ignore[attr-defined]
     del run.__wrapped__  # type: ignore[attr-defined] - else pytest sees a coroutine's function
@@ -58,7 +59,7 @@ class Played:
 
     async def next(self) -> tuple[str, Any, str]:
         """Kind, data and id of what comes next, heartbeats included."""
-        told = await asyncio.wait_for(anext(self._events), 10)
+        told = await asyncio.wait_for(anext(self._events), patience.SECONDS)
         if told.startswith((":", "retry")):
             return told.partition(" ")[0], None, ""
         lines = dict(line.split(": ", 1) for line in told.strip().split("\n"))

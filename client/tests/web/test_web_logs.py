@@ -26,6 +26,7 @@ from oarlock.web.settings import Settings
 from oarlock.web.tails import BLOCK_LINES, MOST_BLOCKS, Tail, Tails
 from oarlock_api.contract.history import HISTORY
 from oarlock_api.contract.layout import OWNER, Owner
+from oarlock_local import patience
 
 EVIL = "<script>alert(1)</script>"
 PAGE = "/jobs/default/flux/logs"
@@ -34,8 +35,14 @@ PAGE = "/jobs/default/flux/logs"
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page waits for the first lines, or the end, however busy the machine is."""
-    monkeypatch.setattr(tails, "FIRST_SECONDS", 30.0)
+    monkeypatch.setattr(tails, "FIRST_SECONDS", patience.SECONDS)
     monkeypatch.setattr(tails, "NOTED_SECONDS", 2.0)
+
+
+@pytest.fixture
+def notes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing follows the first note of a page: it waits for no line behind it."""
+    monkeypatch.setattr(tails, "NOTED_SECONDS", 0.0)
 
 
 class Lines:
@@ -91,7 +98,7 @@ def texts(tail: Tail) -> list[str]:
 def settled(tail: Tail, text: str) -> Tail:
     """The tail, once it has that line."""
     with tail._news:
-        assert tail._news.wait_for(lambda: text in _known(tail), 10)
+        assert tail._news.wait_for(lambda: text in _known(tail), patience.SECONDS)
     return tail
 
 
@@ -167,6 +174,7 @@ def test_whose_line_it_is_is_said_where_there_are_several(api: FakeApi, page: Te
     assert 'class="who"' not in page.get(PAGE, params={"attempt": "2"}).text
 
 
+@pytest.mark.usefixtures("notes_alone")
 @pytest.mark.parametrize(
     ("nodes", "pods", "words"),
     [(4, "0, 2-3", "Pods 0, 2-3 run ranks 0-7, 16-31. "), (4, "3", "Pod 3 runs ranks 24-31. "), (1, "0", "")],
@@ -219,7 +227,7 @@ def test_a_thousand_ranks_open_as_many_logs_as_were_chosen_and_sixteen_at_most(a
     assert opened == {"0"}
     assert "16 pods are read at once" in page.get(PAGE, params={"pods": "all"}).text
     with news:
-        assert news.wait_for(lambda: len(opened) == 16, 10)
+        assert news.wait_for(lambda: len(opened) == 16, patience.SECONDS)
     assert opened == {str(rank) for rank in range(16)}
     lists = [path for _, path, _ in api.asked if path.startswith("/api/v1/namespaces/default/pods?")]
     assert all("oarlock.dev%2Frank" in path for path in lists), "never all pods of the job"
@@ -274,11 +282,11 @@ def test_a_bell_rings_once_until_somebody_looks_again() -> None:
     tail.read(bell)  # type: ignore[arg-type]
     lines.add("b", "c", "d")
     settled(tail, "d")
-    assert bell.rung.acquire(timeout=10)
+    assert bell.rung.acquire(timeout=patience.SECONDS)
     assert not bell.rung.acquire(blocking=False)
     tail.read()
     lines.end()
-    assert bell.rung.acquire(timeout=10)
+    assert bell.rung.acquire(timeout=patience.SECONDS)
     assert tail.read().over
 
 
@@ -336,13 +344,13 @@ def test_a_log_that_nobody_looks_at_any_more_is_read_no_more(monkeypatch: pytest
     source = Lines("x")
     Tails().open("me", "me", 0, lambda: Tail(source))
     with source._more:
-        assert source._more.wait_for(lambda: source.ended, 10)
+        assert source._more.wait_for(lambda: source.ended, patience.SECONDS)
 
 
 def test_an_error_ends_a_log_and_is_said() -> None:
     tail = Tail(Lines("x", error=ForbiddenError("you may not")))
     with tail._news:
-        assert tail._news.wait_for(lambda: tail._over, 10)
+        assert tail._news.wait_for(lambda: tail._over, patience.SECONDS)
     assert (texts(tail), tail.read().trouble) == (["x"], "you may not")
 
 
@@ -354,14 +362,14 @@ def test_a_log_that_broke_or_is_kept_of_a_job_that_runs_is_read_anew_at_a_later_
     lines.ended = True
     first = kept.open("me", "me", 0, lambda: Tail(lines, grows=grows))
     with first._news:
-        assert first._news.wait_for(lambda: first._over, 10)
+        assert first._news.wait_for(lambda: first._over, patience.SECONDS)
     assert kept.open("me", "me", 0, lambda: Tail(Lines("new"))) is first, "not at each look"
     monkeypatch.setattr(tails, "AGAIN_SECONDS", -1.0)
     anew = Lines("new")
     anew.ended = True
     again = kept.open("me", "me", 0, lambda: Tail(anew))
     with again._news:
-        assert again._news.wait_for(lambda: again._over, 10)
+        assert again._news.wait_for(lambda: again._over, patience.SECONDS)
     assert texts(again) == ["new"]
 
 
@@ -373,7 +381,7 @@ def test_a_log_that_is_read_anew_from_its_beginning_is_seen_as_it_was_until_that
     old.ended = True
     first = kept.open("me", "me", 0, lambda: Tail(old, grows=True))
     with first._news:
-        assert first._news.wait_for(lambda: first._over, 10)
+        assert first._news.wait_for(lambda: first._over, patience.SECONDS)
     anew = Lines("1")
     again = kept.open("me", "me", 0, lambda: Tail(anew, grows=True))
     again.read(bell)  # type: ignore[arg-type]
@@ -382,7 +390,7 @@ def test_a_log_that_is_read_anew_from_its_beginning_is_seen_as_it_was_until_that
     settled(again, "3")
     assert not bell.rung.acquire(blocking=False), "nothing else is to be seen yet"
     anew.end()
-    assert bell.rung.acquire(timeout=10)
+    assert bell.rung.acquire(timeout=patience.SECONDS)
     assert texts(again) == ["1", "2", "3"]
 
 
@@ -395,7 +403,7 @@ def test_a_log_that_grows_is_read_anew_so_long_after_its_end_and_not_after_its_b
     now = 100.0
     source.end()
     with tail._news:
-        assert tail._news.wait_for(lambda: tail._over, 10)
+        assert tail._news.wait_for(lambda: tail._over, patience.SECONDS)
     now = 105.0
     assert not tail.is_stale
     now = 111.0
@@ -441,10 +449,11 @@ def test_a_log_that_came_to_its_good_end_is_not_read_again(monkeypatch: pytest.M
     lines.ended = True
     first = kept.open("me", "me", 0, lambda: Tail(lines))
     with first._news:
-        assert first._news.wait_for(lambda: first._over, 10)
+        assert first._news.wait_for(lambda: first._over, patience.SECONDS)
     assert kept.open("me", "me", 0, lambda: Tail(Lines("new"))) is first
 
 
+@pytest.mark.usefixtures("notes_alone")
 @pytest.mark.parametrize(
     ("status", "params", "path"),
     [

@@ -27,6 +27,7 @@ from oarlock.web.settings import Settings
 from oarlock.web.storage import Storage
 from oarlock_api.contract.beneath import Beneath
 from oarlock_api.contract.history import HISTORY, StoryLine
+from oarlock_local import patience
 
 HOST = "page.example.com"
 EXPORT = {"server": "nfs.example.com", "path": "/exports/team"}
@@ -135,7 +136,7 @@ def test_an_output_that_is_read_slowly_is_read_once_within_the_budget_and_shown_
 
     def slowly(place: Beneath) -> Output:
         begun.release()
-        answers.wait(30)
+        answers.wait(patience.SECONDS)
         return read(place)
 
     def seen_share(self: Budget, person: str = "") -> Share:
@@ -152,7 +153,7 @@ def test_an_output_that_is_read_slowly_is_read_once_within_the_budget_and_shown_
     answers.set()
     for thread in threading.enumerate():
         if thread.name.startswith("reads "):
-            thread.join(10)
+            thread.join(patience.SECONDS)
     assert "33 steps" in page.get(f"{JOB}/curve").text
     assert begun.acquire(blocking=False)
     assert not begun.acquire(blocking=False), "read once"
@@ -258,7 +259,7 @@ def test_an_output_that_hangs_is_said_and_all_else_is_shown(
     answers, real = threading.Event(), Beneath.open
 
     def hanging(place: Beneath, flags: int) -> int:
-        answers.wait(30)
+        answers.wait(patience.SECONDS)
         return real(place, flags)
 
     monkeypatch.setattr(Beneath, "open", hanging)
@@ -270,7 +271,7 @@ def test_an_output_that_hangs_is_said_and_all_else_is_shown(
     answers.set()
     for thread in threading.enumerate():
         if thread.name.startswith("reads "):
-            thread.join(10)
+            thread.join(patience.SECONDS)
     assert page.get(PICTURE).content == PNG + b"ours"
 
 

@@ -20,6 +20,7 @@ from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.budget import Budget
 from oarlock.web.settings import Settings
+from oarlock_local import patience
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def client(access: LinkAuthenticator) -> Iterator[socket.socket]:
     """Connected to a server that really runs."""
     with served(build(Settings(), access)) as address:
         where = urlsplit(address)
-        with socket.create_connection((where.hostname or "", where.port or 0), timeout=30) as connection:
+        with socket.create_connection((where.hostname or "", where.port or 0), timeout=patience.SECONDS) as connection:
             yield connection
 
 
@@ -42,7 +43,7 @@ def ended(client: socket.socket) -> bytes:
 def dribble(client: socket.socket) -> None:
     """Send a byte now and then until the server ends the connection."""
     client.settimeout(0.02)
-    until = time.monotonic() + 30
+    until = time.monotonic() + patience.SECONDS
     said = b"x"
     while said and time.monotonic() < until:
         try:
@@ -93,7 +94,7 @@ def test_who_is_answered_and_sends_a_body_byte_by_byte_loses_the_connection(
 def test_an_answer_may_take_longer_than_a_head(access: LinkAuthenticator) -> None:
     with served(build(Settings(), access)) as address:
         where = urlsplit(address)
-        with socket.create_connection((where.hostname or "", where.port or 0), timeout=30) as client:
+        with socket.create_connection((where.hostname or "", where.port or 0), timeout=patience.SECONDS) as client:
             cookie = f"oarlock-8270={access._caller.session}"
             client.sendall(f"GET /live/jobs HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n".encode())
             said = b""
@@ -135,7 +136,7 @@ def test_who_takes_nothing_of_a_large_answer_keeps_no_connection(
         if half_closed:
             client.recv(1)
             client.shutdown(socket.SHUT_WR)
-        assert lost.wait(10)
+        assert lost.wait(patience.SECONDS)
 
 
 def test_a_head_without_end_is_refused(client: socket.socket) -> None:

@@ -11,6 +11,7 @@ import pytest
 from oarlock.errors import NotFoundError, NotNowError
 from oarlock.web.busy import BusyError
 from oarlock.web.storage import AT_ONCE, PIECE, STREAMS, Storage
+from oarlock_local import patience
 
 
 def test_what_is_read_comes_back_and_what_is_raised_is_raised() -> None:
@@ -34,7 +35,7 @@ def test_a_storage_that_hangs_is_asked_by_a_few_and_by_nobody_more_until_it_answ
 
     def hang() -> Iterator[int]:
         asked.release()
-        answers.wait(30)
+        answers.wait(patience.SECONDS)
         return iter((1,))
 
     def ask() -> list[int]:
@@ -44,12 +45,12 @@ def test_a_storage_that_hangs_is_asked_by_a_few_and_by_nobody_more_until_it_answ
         with pytest.raises(NotNowError, match="nfs:/a does not answer"):
             ask()
     for _ in range(few):
-        assert asked.acquire(timeout=10)
+        assert asked.acquire(timeout=patience.SECONDS)
     assert not asked.acquire(blocking=False), "no thread more"
     answers.set()
     for thread in threading.enumerate():
         if thread.name == "reads nfs:/a":
-            thread.join(10)
+            thread.join(patience.SECONDS)
     assert ask() == [1]
 
 
@@ -66,7 +67,7 @@ def test_readers_of_logs_that_last_keep_nobody_from_anything_else() -> None:
 def test_who_has_waited_long_enough_for_one_answer_waits_for_no_other() -> None:
     storage, answers = Storage("nfs:/d", seconds=30.0), threading.Event()
     with pytest.raises(NotNowError, match="does not answer"):
-        storage.read(lambda: answers.wait(60), until=storage.deadline() - 30.0)
+        storage.read(lambda: answers.wait(patience.SECONDS), until=storage.deadline() - 30.0)
     answers.set()
 
 

@@ -15,6 +15,8 @@ import urllib3
 from ended import Oarlock
 from fake_api import JOBS, FakeApi
 
+from oarlock_local import patience
+
 
 def begun(*command: str) -> subprocess.Popen[str]:
     program = str(Path(sys.executable).with_name(command[0]))
@@ -38,7 +40,7 @@ def test_it_prints_a_link_that_lets_one_in_and_ends_by_ctrl_c(api: FakeApi) -> N
         # A page that is open does not hold the server up.
         urllib3.request("GET", f"{base}/live/jobs/team", headers={"Cookie": cookie}, preload_content=False)
         server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 130
+        assert server.wait(patience.SECONDS) == 130
         assert server.stderr
         assert "Traceback" not in server.stderr.read()
 
@@ -58,7 +60,7 @@ def test_the_browser_is_not_started_with_the_key(tmp_path: Path, monkeypatch: py
         assert key in Path(given.removeprefix("file://")).read_text()
         assert Path(given.removeprefix("file://")).parent.stat().st_mode & 0o777 == 0o700
         server.send_signal(signal.SIGINT)
-        server.wait(30)
+        server.wait(patience.SECONDS)
     assert not Path(given.removeprefix("file://")).exists()
 
 
@@ -122,4 +124,4 @@ def test_a_pods_page_answers_the_kubelet_lets_people_log_in_and_ends_by_sigterm(
         cookie = answer.headers["set-cookie"].partition(";")[0]
         assert b"flux" in urllib3.request("GET", f"{base}/jobs/team", headers={"Cookie": cookie}).data
         pod.terminate()
-        assert pod.wait(30) in {0, -signal.SIGTERM}
+        assert pod.wait(patience.SECONDS) in {0, -signal.SIGTERM}

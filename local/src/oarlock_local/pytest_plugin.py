@@ -10,6 +10,7 @@ reason. A browser is missing only where nobody installed it: there its tests fai
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,13 +57,25 @@ def interruptible() -> "Iterator[None]":
     signal.signal(signal.SIGINT, before)
 
 
+def control_plane_in(state: Path) -> "AbstractContextManager[Cluster]":
+    """A control plane without nodes, with guarded owners: what operators may not do on the strictest clusters fails here."""
+    from oarlock_local.cluster import running
+
+    return running("control-plane", nodes=0, guard_owners=True, state=state)
+
+
+def nodes_in(state: Path, root: Path) -> "AbstractContextManager[Cluster]":
+    """Three real nodes that advertise two GPUs each; pods see this Python, and the repository at `root`."""
+    from oarlock_local.cluster import running
+    from oarlock_local.launch import default_shares
+
+    return running("nodes", nodes=3, gpus=2, shares=[*default_shares(), root], state=state)
+
+
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster]":
-    """A control plane without nodes: the real API, garbage collection, admission; pods stay Pending.
-
-    Owners are guarded: what the operator may not do on the strictest clusters fails here.
-    """
-    from oarlock_local.cluster import find, running
+    """A control plane without nodes: the real API, garbage collection, admission; pods stay Pending."""
+    from oarlock_local.cluster import find
     from oarlock_local.machine import why_no_control_plane
 
     if shared := os.environ.get(SHARED):
@@ -70,16 +83,14 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster
         return
     if reason := why_no_control_plane():
         pytest.skip(reason)
-    state = tmp_path_factory.mktemp("clusters")
-    with running("control-plane", nodes=0, guard_owners=True, state=state) as cluster:
+    with control_plane_in(tmp_path_factory.mktemp("clusters")) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def local_cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> "Iterator[Cluster]":
     """Three real nodes that advertise two GPUs each; host-userland pods see this Python and the tested repository."""
-    from oarlock_local.cluster import find, running
-    from oarlock_local.launch import default_shares
+    from oarlock_local.cluster import find
     from oarlock_local.machine import why_no_nodes
 
     if shared := os.environ.get(SHARED):
@@ -87,8 +98,7 @@ def local_cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest
         return
     if reason := why_no_nodes():
         pytest.skip(reason)
-    shares = [*default_shares(), pytestconfig.rootpath]
-    with running("nodes", nodes=3, gpus=2, shares=shares, state=tmp_path_factory.mktemp("clusters")) as cluster:
+    with nodes_in(tmp_path_factory.mktemp("clusters"), pytestconfig.rootpath) as cluster:
         yield cluster
 
 

@@ -5,7 +5,9 @@ real nodes for each promise of the README. `deep` is the rest; `make test-all` r
 what it is told to.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
+from typing import Any
 
 import pytest
 
@@ -19,10 +21,11 @@ class Tier(StrEnum):
 
 
 class Lane(StrEnum):
-    """What `--lane` takes: two parts of a tier that run beside each other, because one of them mostly waits."""
+    """What `--lane` takes: parts of a tier that run beside each other, because two of them mostly wait."""
 
     PURE = "pure"
-    CLUSTERS = "clusters"
+    CONTROL_PLANE = "control-plane"
+    NODES = "nodes"
 
 
 NEEDS_NODES = {"nodes", "local_cluster"}
@@ -45,6 +48,16 @@ def examples(count: int) -> int:
     return min(count, QUICK_EXAMPLES) if _tier is Tier.QUICK else count
 
 
+def quick_first(values: Iterable[Any], count: int = 1) -> list[Any]:
+    """Values of a parametrized test: the quick tier takes the first ones, the deep tier the rest."""
+    return [
+        value
+        if number < count
+        else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.deep)
+        for number, value in enumerate(values)
+    ]
+
+
 def needs(item: pytest.Item) -> set[str]:
     """The marks and fixtures of a test, by name."""
     return {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
@@ -59,14 +72,19 @@ def tier_of(item: pytest.Item) -> Tier:
 
 def lane_of(item: pytest.Item) -> Lane:
     """The lane that a test runs in, within its tier."""
-    return Lane.CLUSTERS if needs(item) & (NEEDS_NODES | NEEDS_CONTROL_PLANE) else Lane.PURE
+    needed = needs(item)
+    if needed & NEEDS_NODES:
+        return Lane.NODES
+    return Lane.CONTROL_PLANE if needed & NEEDS_CONTROL_PLANE else Lane.PURE
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--tier` and `--lane`."""
     group = parser.getgroup("tiers")
     group.addoption("--tier", choices=list(Tier), default=Tier.ALL, help="of which tier tests are run (default: all)")
-    group.addoption("--lane", choices=list(Lane), help="run the tests without clusters alone, or those with them")
+    group.addoption(
+        "--lane", choices=list(Lane), help="run the tests without a cluster alone, or those on one kind of it"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -19,6 +19,7 @@ from lives import END, KINDS, Administrator, FaultyCluster, Gang, lives_through
 from processes import Api
 
 from oarlock_api.contract.names import Label
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_operator import metrics
 from oarlock_operator.kube.cluster import Cluster, load_configuration
 from oarlock_operator.model.observation import Key
@@ -74,7 +75,7 @@ async def test_without_faults_the_scenario_ends_as_it_should(real: Administrator
     assert await lives_through(real, "409", lambda _: False) == END
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick_first(KINDS))
 async def test_faults_at_any_write_lead_to_the_same_end_without_an_extra_attempt(
     real: Administrator, kind: str
 ) -> None:
@@ -94,6 +95,7 @@ async def test_a_gang_whose_spare_is_never_placed_ends_as_one_that_has_none(real
     assert await lives_through(real, "409", lambda _: False, **WITH_A_SPARE) == END
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", KINDS)
 async def test_faults_at_any_write_of_a_gang_with_a_spare_lead_to_the_same_end(real: Administrator, kind: str) -> None:
     works = {
@@ -103,7 +105,7 @@ async def test_faults_at_any_write_of_a_gang_with_a_spare_lead_to_the_same_end(r
     assert await differing(works) == {}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick_first(KINDS))
 async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_end(
     real: Administrator, kind: str
 ) -> None:

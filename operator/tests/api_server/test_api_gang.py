@@ -51,12 +51,12 @@ def gang_systems(api: Api, kinds: list[dict[str, Any]]) -> Iterator[Api]:
         api.call("POST", CRDS, kind)
     paths = [path_of(kind) for kind in kinds]
     for path in paths:
-        wait_for(path, lambda path=path: api.find(path), seconds=90)
+        wait_for(path, lambda path=path: api.find(path))
     yield api
     for kind in kinds:
         api.call("DELETE", f"{CRDS}/{kind['metadata']['name']}")
     for path in paths:
-        wait_for(f"the end of {path}", lambda path=path: api.find(path) is None or None, seconds=90)
+        wait_for(f"the end of {path}", lambda path=path: api.find(path) is None or None)
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,6 @@ def like_kueue(gang_systems: Api) -> Iterator[Api]:
     wait_for(
         "the policy to hold",
         lambda: gang_systems.call("POST", f"{PODS}?dryRun=All", probe)["spec"].get("schedulingGates"),
-        seconds=90,
     )
     yield gang_systems
     for kind, body in zip(kinds, LIKE_KUEUE, strict=True):

@@ -116,6 +116,6 @@ def test_a_gang_that_waits_takes_the_node_that_a_person_gives_back(with_operator
     wait_for("the same words first", lambda: (gang.status.get("message") or "").startswith(f"avoided: {nodes[1]}"))
     assert gang.status["attempt"] == 2
     with_operator.merge(f"{NODES}/{nodes[1]}", {"spec": {"unschedulable": None}})
-    wait_for("the decision", lambda: gang.status["attempt"] == 3 or None, seconds=120)
+    wait_for("the decision", lambda: gang.status["attempt"] == 3 or None)
     assert [one.get("endReason") for one in gang.status["attempts"]] == ["GPUFault", "NodeReturned", None]
     assert gang.status["restarts"]["infrastructure"] == 1, "it costs no budget"

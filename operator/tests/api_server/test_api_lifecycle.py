@@ -130,7 +130,7 @@ def test_deletion_takes_the_pods_along_in_either_way(with_operator: Api, policy:
     gang = Gang(with_operator)
     gang.wait_for_pods("1-0", "1-1")
     gang.api.call("DELETE", f"{JOBS}/{gang.name}", {"propagationPolicy": policy})
-    wait_for("everything to go", lambda: not (gang.exists() or gang.pods()) or None, seconds=90)
+    wait_for("everything to go", lambda: not (gang.exists() or gang.pods()) or None)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_pods_that_a_person_orphaned_stay(with_operator: Api) -> None:
     orphaned.wait_for_pods("1-0", "1-1")
     deleted.wait_for_pods("1-0", "1-1")
     orphaned.api.call("DELETE", f"{JOBS}/{orphaned.name}", {"propagationPolicy": "Orphan"})
-    wait_for("the job to go", lambda: not orphaned.exists() or None, seconds=90)
+    wait_for("the job to go", lambda: not orphaned.exists() or None)
     # What the operator hears later it does later.
     deleted.api.call("DELETE", f"{JOBS}/{deleted.name}", {"propagationPolicy": "Background"})
     deleted.wait_for_pods()

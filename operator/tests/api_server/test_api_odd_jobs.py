@@ -77,6 +77,7 @@ def test_a_job_that_is_too_deep_is_told_so_and_costs_no_other_job_anything(
     assert "unexpectedly" not in said
 
 
+@pytest.mark.deep
 def test_a_job_that_is_too_large_is_told_so_and_costs_no_other_job_anything(
     api: Api, as_operator: Path, control_plane: Cluster, tmp_path: Path, create: Create
 ) -> None:

@@ -14,6 +14,8 @@ from api_proxy import ApiProxy
 from gangs import JOBS, LEASE, SETTINGS, Gang
 from processes import Api, operator, wait_for
 
+from oarlock_local import patience
+
 pytestmark = pytest.mark.cluster
 
 BRIEFLY = ("--lease-seconds", "6", "--progress-seconds", "1")
@@ -77,6 +79,7 @@ def test_watches_that_end_with_errors_of_the_server_s_own_are_begun_anew(
         assert said(log, "leading") == 1, "the Lease was never in doubt"
 
 
+@pytest.mark.deep
 def test_an_api_server_that_takes_two_seconds_for_an_answer_is_worked_with(
     api: Api, proxy: ApiProxy, tmp_path: Path
 ) -> None:
@@ -84,7 +87,7 @@ def test_an_api_server_that_takes_two_seconds_for_an_answer_is_worked_with(
     proxy.slow_down(2.0)
     with operator(proxy.kubeconfig, log, *SETTINGS):
         gang = Gang(api)
-        wait_for("its pods", lambda: sorted(gang.pods()) == ["1-0", "1-1"] or None, seconds=240)
+        wait_for("its pods", lambda: sorted(gang.pods()) == ["1-0", "1-1"] or None)
         assert said(log, "leading") == 1
 
 
@@ -106,7 +109,7 @@ def test_a_start_without_an_api_server_waits_for_it_alive_and_says_for_what(
 
 def asked(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - a loopback address
+        with urllib.request.urlopen(url, timeout=patience.SECONDS) as answer:  # noqa: S310 - a loopback address
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -120,7 +123,7 @@ def test_a_leader_that_was_frozen_between_status_and_actions_writes_nothing_when
         wait_for("a leader", lambda: said(log, "leading") or None)
         held = proxy.hold("PUT", "/status")
         gang = Gang(api)
-        assert held.done.wait(60)
+        assert held.done.wait(patience.SECONDS)
         frozen.send_signal(signal.SIGSTOP)
         held.release()
         with operator(as_operator, other, *BRIEFLY):

@@ -63,7 +63,7 @@ def test_deleting_the_job_removes_everything_while_no_operator_runs(
         gang = Gang(api)
         gang.wait_for_pods("1-0", "1-1")
     api.call("DELETE", f"{JOBS}/{gang.name}")
-    wait_for("garbage collection", lambda: not gang.pods(), seconds=90)
+    wait_for("garbage collection", lambda: not gang.pods())
     wait_for(
         "the Service to go", lambda: api.find(f"/api/v1/namespaces/default/services/{gang.name}") is None, seconds=90
     )
@@ -118,5 +118,4 @@ def test_a_job_of_the_same_name_made_anew_is_another_job(with_operator: Api) -> 
     wait_for(
         "pods of the new job",
         lambda: (pods := gang.pods()).keys() == {"1-0", "1-1"} and pods["1-0"]["metadata"]["uid"] != before,
-        seconds=90,
     )

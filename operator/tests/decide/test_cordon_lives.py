@@ -19,6 +19,7 @@ from jobs import START, job, spec
 from world_writes import Killed
 from worlds import World
 
+from oarlock_local.pytest_tiers import examples
 from oarlock_operator.decide.brakes import TOO_LATE
 from oarlock_operator.model.observation import Pod
 from oarlock_operator.model.observed_nodes import Brakes, Pool
@@ -142,7 +143,7 @@ HAPPENINGS: dict[str, Callable[[Site, int], None]] = {
 }
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), st.integers(0, 11)), min_size=6, max_size=25))
 def test_no_node_is_cordoned_without_proof_against_a_person_or_beyond_the_brakes(
     happened: list[tuple[str, int]],

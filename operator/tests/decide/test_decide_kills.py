@@ -16,6 +16,7 @@ from jobs import job, spec
 from world_writes import Killed, incarnation
 from worlds import World
 
+from oarlock_local.pytest_tiers import examples
 from oarlock_operator.decide.slow_rank import AGAIN
 from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observation import Defaults
@@ -231,7 +232,7 @@ def play(acts: list[str], kills: list[int], *, gang: str = "", **recovery: objec
     return world
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(acts=ACTS, kills=st.lists(st.integers(1, 6), max_size=16), gang=st.sampled_from([*GANGS]))
 def test_whatever_happens_attempts_rise_gangs_never_overlap_and_ends_are_clean(
     acts: list[str], kills: list[int], gang: str
@@ -244,7 +245,7 @@ def test_whatever_happens_attempts_rise_gangs_never_overlap_and_ends_are_clean(
     assert all(later - earlier >= AGAIN for earlier, later in pairwise(moves)), "for slow ranks it moves once a day"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     acts=st.lists(st.sampled_from([*ROUNDS, *ROUNDS, *OTHERS]), min_size=2, max_size=12),
     kills=st.lists(st.integers(1, 6), max_size=14),
@@ -265,7 +266,7 @@ LOSSES = ["a pod is killed", "rank 0 is killed", "vanish", "lose a node", "a nod
 COMES_UP = ["start", "step", "wait"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     acts=st.lists(st.sampled_from([*LOSSES, *LOSSES, *ROUNDS, *OTHERS, "start", "the gang is whole"]), max_size=12),
     kills=st.lists(st.integers(1, 6), max_size=15),
@@ -291,7 +292,7 @@ def test_lost_pods_are_replaced_at_the_cost_of_one_start_each_and_each_replaceme
     assert world.job.status.recovery.stage != "Replace", "a standby that nobody ends"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(acts=ACTS, kills=st.lists(st.integers(1, 6), max_size=16), gang=st.sampled_from([*GANGS]))
 def test_from_any_state_a_job_that_is_left_in_peace_reaches_its_end(
     acts: list[str], kills: list[int], gang: str

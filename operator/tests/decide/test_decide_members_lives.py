@@ -19,6 +19,7 @@ from world_writes import Killed
 from worlds import World
 
 from oarlock_api.contract.rounds import LostPod
+from oarlock_local.pytest_tiers import examples
 from oarlock_operator.model.observation import Defaults, Pod
 from oarlock_operator.model.observed_nodes import Node, Pool
 
@@ -192,7 +193,7 @@ def live(world: Gang, act: str, kill: int | None) -> None:
     world.settle()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     kind=st.sampled_from([*GANGS]),
     acts=st.lists(st.sampled_from([*ACTS, *OFTEN]), max_size=14),

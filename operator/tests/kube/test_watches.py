@@ -15,6 +15,7 @@ from aiohttp import web
 from scripted_server import answering
 from structlog.testing import capture_logs
 
+from oarlock_local import patience
 from oarlock_operator.kube import collection_watch
 from oarlock_operator.kube.cluster import PAGE_BYTES
 from oarlock_operator.pods.pod_facts import RawPod
@@ -85,7 +86,7 @@ async def told(*answers: Answer) -> tuple[list[tuple[str, str]], Script]:
         watching = asyncio.create_task(
             pod_watch(cluster, [], lambda kind, item: seen.append((kind, item.metadata.name))).run()
         )
-        await asyncio.wait_for(script.done.wait(), 60)
+        await asyncio.wait_for(script.done.wait(), patience.SECONDS)
         watching.cancel()
         await asyncio.wait([watching])
     return seen, script
@@ -122,7 +123,7 @@ def cut(*events: tuple[str, dict[str, Any]]) -> Answer:
         for kind, item in events:
             await response.write(json.dumps({"type": kind, "object": item}).encode() + b"\n")
         await response.write(b'{"type": "ADD')
-        await asyncio.wait_for(heard.wait(), 60)
+        await asyncio.wait_for(heard.wait(), patience.SECONDS)
         heard.clear()
         assert request.transport is not None
         request.transport.abort()
@@ -146,7 +147,7 @@ async def test_streams_that_are_cut_go_on_from_the_last_event_and_each_at_once(m
     async with answering(script.handle) as cluster:
         with capture_logs() as said:
             watching = asyncio.create_task(pod_watch(cluster, [], sink).run())
-            await asyncio.wait_for(script.done.wait(), 60)
+            await asyncio.wait_for(script.done.wait(), patience.SECONDS)
         watching.cancel()
         await asyncio.wait([watching])
     assert seen == ["p6", "p7", "p8"]
@@ -181,7 +182,7 @@ async def test_of_jobs_only_metadata_are_asked_for() -> None:
     script, seen = Script(listed_jobs, changed), []
     async with answering(script.handle) as cluster:
         watching = asyncio.create_task(job_watch(cluster, [], lambda kind, job: seen.append((kind, job.key))).run())
-        await asyncio.wait_for(script.done.wait(), 60)
+        await asyncio.wait_for(script.done.wait(), patience.SECONDS)
         watching.cancel()
         await asyncio.wait([watching])
     assert seen == [("LISTED", ("ns", "flux")), ("MODIFIED", ("ns", "flux"))]
@@ -236,8 +237,8 @@ async def test_named_namespaces_are_watched_one_by_one() -> None:
     script = Script()
     async with answering(script.handle) as cluster:
         watching = asyncio.create_task(pod_watch(cluster, ["one", "two"], lambda *_: None).run())
-        await asyncio.wait_for(script.done.wait(), 60)
-        await asyncio.wait_for(script.both.wait(), 60)
+        await asyncio.wait_for(script.done.wait(), patience.SECONDS)
+        await asyncio.wait_for(script.both.wait(), patience.SECONDS)
         watching.cancel()
         await asyncio.wait([watching])
     assert len(script.asked) == 2

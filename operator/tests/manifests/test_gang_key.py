@@ -21,6 +21,7 @@ from status_pod import GOOD, POD, Server, running_job
 from worlds import World
 
 from oarlock_api.contract import gang_key as signing
+from oarlock_local import patience
 from oarlock_operator.execute import execute
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster
@@ -259,13 +260,13 @@ async def test_a_pod_that_knows_another_key_answers_though_it_tells_nothing(
 ) -> None:
     server.handler = agent_with(b"x" * 32)
     running = running_job(server)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience.SECONDS):
         while not refusing(memory):
             assert await reader.read(running, [POD], memory) == (None, {}), "no silence: nobody ends the gang for it"
     assert refusing(memory) == {POD.uid}
     assert await reader.answering(running, [POD], memory) == {POD.uid}
     server.handler = agent_with(MASTER)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience.SECONDS):
         while refusing(memory):
             await reader.read(running, [POD], memory)
 

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from oarlock_api.contract.node_marks import CORDONED, ENDED
 from oarlock_api.history import FaultGPU
+from oarlock_local import patience
 from oarlock_operator.execute import execute
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.events import EventPoster
@@ -203,7 +204,7 @@ async def test_a_mark_that_cannot_be_removed_keeps_nobody_from_looking_at_the_jo
     nodes.add("n1")
     task = asyncio.create_task(work_on_nodes(nodes, jobs, api, may_patch=True))  # type: ignore[arg-type]
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience.SECONDS):
             assert (await jobs.get())[0] == ("default", "flux")
     finally:
         task.cancel()

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import World, condition
 
+from oarlock_local.pytest_tiers import examples
 from oarlock_operator.decide import decide
 from oarlock_operator.observe.other_release import ESSENTIAL, UnreadableStatusError, overlaid, read_status
 
@@ -114,7 +115,7 @@ def of_tomorrow(draw: st.DrawFn, status: Json, release: int) -> tuple[Json, list
     return status, added
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.data())
 def test_what_a_later_release_wrote_is_kept_through_a_pass_and_never_raises(data: st.DataObject) -> None:
     world = data.draw(st.sampled_from(worlds()))

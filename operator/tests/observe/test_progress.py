@@ -21,6 +21,7 @@ from status_pod import GOOD, PEER, POD, Server, running_job
 from oarlock_api.contract.health import Health, HealthState
 from oarlock_api.contract.status import MAX_BYTES
 from oarlock_api.status import TrainingJobStatus
+from oarlock_local import patience
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.model.observation import Ending, Pod
@@ -43,7 +44,7 @@ async def reader(request: pytest.FixtureRequest, server: Server) -> AsyncIterato
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass waits for rank 0 as long as it takes."""
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", patience.SECONDS)
 
 
 @pytest.mark.usefixtures("patient")
@@ -68,7 +69,7 @@ async def test_a_status_that_arrives_in_pieces_is_read_whole(
         return answer
 
     server.handler = drip
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(patience.SECONDS):
         # A pass waits a tenth of a second for it; the answer is kept for the next one.
         while (found := (await reader.read(running_job(server), [POD], memory))[0]) is None:
             await asyncio.gather(*reader._flights.values())
@@ -129,22 +130,23 @@ async def test_an_endless_answer_is_no_news_and_is_not_read_to_its_end(
 
     server.handler = flood
     assert (await reader.read(running_job(server), [POD], memory))[0] is None
-    await asyncio.wait_for(server.gate.wait(), 10)
+    await asyncio.wait_for(server.gate.wait(), patience.SECONDS)
     assert written < 1000 * MAX_BYTES
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_pod_that_is_too_slow_is_no_news(
     server: Server, reader: ProgressReader, memory: JobMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(progress, "TIMEOUT_SECONDS", 0.1)
 
     async def never(_: web.Request) -> web.Response:
         await server.gate.wait()
         return web.Response(text=GOOD.to_json())
 
     server.handler = never
-    assert (await reader.read(running_job(server), [POD], memory))[0] is None
-    assert server.asked
+    while not server.asked:  # on a machine that is busy that time may be over before it is asked
+        assert (await reader.read(running_job(server), [POD], memory))[0] is None
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
@@ -214,7 +216,7 @@ async def test_gpus_that_nobody_watches_are_told_of_once_that_lasts_and_until_it
     now = 1000.0
     reader = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=lambda: now)
     # A pass waits for rank 0 as long as it takes.
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", patience.SECONDS)
     blind = Health(state=HealthState.UNMONITORED, reason="this container has no NVML")
     told = []
     for health in (blind, blind, blind, Health(state=HealthState.HEALTHY), blind):
@@ -235,7 +237,7 @@ async def test_an_operator_that_starts_does_not_know_until_it_has_asked_whether_
     told_as: tuple[str, str], server: Server, reader: ProgressReader, memory: JobMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason, message = told_as
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", patience.SECONDS)
     status = TrainingJobStatus.model_validate(
         {
             "attempt": 1,

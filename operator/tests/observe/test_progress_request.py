@@ -17,6 +17,7 @@ from oarlock_api.contract import gang_key
 from oarlock_api.contract.requests import MEANT
 from oarlock_api.history import RecoveryStatus, Replacing, Surging
 from oarlock_api.requests import RequestStatus
+from oarlock_local import patience
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.model.observation import Job
@@ -28,7 +29,7 @@ MASTER = b"m" * 32
 
 @pytest.fixture
 async def reader(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProgressReader]:
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", patience.SECONDS)
     configuration = Configuration()
     configuration.host = f"http://127.0.0.1:{server.port}"
     cluster = Cluster(configuration)
@@ -67,7 +68,7 @@ async def requested(server: Server, reader: ProgressReader, memory: JobMemory, j
 async def test_silence_about_a_request_counts_from_the_first_answer_to_a_question_that_carried_it(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", patience.SECONDS)
     now, memory = [1000.0], JobMemory()
     configuration = Configuration()
     configuration.host = f"http://127.0.0.1:{server.port}"

@@ -13,6 +13,7 @@ from status_pod import GOOD, PEER, POD, Server, running_job
 
 from oarlock_api.history import RecoveryStatus
 from oarlock_api.status import TrainingJobStatus
+from oarlock_local import patience
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.observe import progress
@@ -31,7 +32,7 @@ class Clock:
 @pytest.fixture
 async def timed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[ProgressReader, Clock]]:
     # A pass waits a tenth of a second, which a busy machine may need for itself.
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", patience.SECONDS)
     clock = Clock()
     reading = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=clock)
     yield reading, clock
@@ -88,9 +89,9 @@ async def test_a_slow_answer_holds_no_pass_up_and_is_told_by_the_next(
     server.handler = slow
     assert await reader.read(running_job(server), [POD], memory) == (None, {})
     late.set()
-    await asyncio.wait(list(reader._flights.values()), timeout=60)
+    await asyncio.wait(list(reader._flights.values()), timeout=patience.SECONDS)
     server.handler = refuse
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", patience.SECONDS)
     assert (await reader.read(running_job(server), [POD], memory))[0] == GOOD
 
 
@@ -100,7 +101,7 @@ async def looked(reader: ProgressReader, memory: JobMemory, server: Server, **de
     await asyncio.gather(*reader._flights.values())
     memory.answers.clear()
     server.handler = server.tell(replace(GOOD, degraded=degraded).to_json())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(patience.SECONDS):
         while (found := (await reader.read(running_job(server), [POD], memory))[0]) is None:
             await asyncio.gather(*reader._flights.values())
     return dict(found.degraded)

@@ -11,6 +11,7 @@ import kopf
 import pytest
 from kubernetes.aio.client import Configuration
 
+from oarlock_local import patience
 from oarlock_operator.process.node_watch import watch_nodes
 
 
@@ -25,7 +26,7 @@ async def test_a_watch_whose_thread_ends_before_it_begins_says_so(monkeypatch: p
 
     monkeypatch.setattr(asyncio, "run", fail)
     with pytest.raises(RuntimeError, match="too many open files"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience.SECONDS):
             await watch_nodes(Configuration(), no_news)
 
 
@@ -35,7 +36,7 @@ async def test_a_watch_that_is_cancelled_before_it_begins_leaves_nothing_running
     go, left, run = threading.Event(), threading.Event(), asyncio.run
 
     def late(life: Coroutine[Any, Any, None]) -> None:
-        go.wait(5)
+        go.wait(patience.SECONDS)
         run(life)
 
     async def watching(**_: Any) -> None:
@@ -53,4 +54,4 @@ async def test_a_watch_that_is_cancelled_before_it_begins_leaves_nothing_running
     go.set()
     with pytest.raises(asyncio.CancelledError):
         await watch
-    assert await asyncio.to_thread(left.wait, 5)
+    assert await asyncio.to_thread(left.wait, patience.SECONDS)

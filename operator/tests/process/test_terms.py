@@ -11,6 +11,7 @@ import pytest
 from kube.test_fence import served
 from memory_api import Json
 
+from oarlock_local import patience
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.leader import LeadershipLost
 from oarlock_operator.observe.progress import Route
@@ -92,6 +93,6 @@ async def test_the_lease_is_held_on_from_the_first_moment_whatever_the_api_serve
         async def until() -> None:
             """What would hold the Lease on: it is over at once."""
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(patience.SECONDS):
             await term.work(until)
         server.hold.set()

@@ -12,6 +12,7 @@ import pytest
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.requests import MEANT, Answered, Drill, Request, RequestState, Verb
 from oarlock_api.contract.status import Degradation, PodPhase, parse_status
+from oarlock_local import patience
 from oarlock_trainer.agent import requests
 from oarlock_trainer.agent.requests import Requests
 from oarlock_trainer.agent.status.access import StatusAccess
@@ -186,7 +187,7 @@ def test_the_very_answer_to_a_request_names_it(ranks: Ranks) -> None:
         port=0, job="flux", status=lambda: ranks.board.status, alive=lambda: True, ask=ranks.requests.ask
     ).port
     question = urllib.request.Request(f"http://127.0.0.1:{port}/status?request=save.one", headers={MEANT: "1"})
-    with urllib.request.urlopen(question, timeout=10) as answer:  # noqa: S310
+    with urllib.request.urlopen(question, timeout=patience.SECONDS) as answer:  # noqa: S310
         told = parse_status(answer.read().decode())
     assert told.request == Answered(id="one", state=RequestState.ASKED)
     ranks.requests.advance(0.0)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import own_program
 import pytest
-from agent_process import eventually, lives
+from agent_process import lives
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:

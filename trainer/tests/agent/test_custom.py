@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import own_program
 import pytest
-from agent_process import Agent, eventually, lives
+from agent_process import Agent, lives
 from pythons import PYTHONS
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:

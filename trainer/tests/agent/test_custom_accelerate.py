@@ -20,6 +20,8 @@ from oarlock_trainer.runtime.assignment import Assignment, Pod
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.deep
+
 SCRIPT = str(Path(__file__).parents[1] / "support" / "accelerated.py")
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import nvml_library
 import pytest
-from agent_process import Agent, eventually, lives
+from agent_process import Agent, lives
 from pythons import PYTHONS
 
 from oarlock_local import nvml
+from oarlock_local.patience import eventually
 from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:

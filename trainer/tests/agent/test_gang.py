@@ -8,10 +8,11 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_process import Agent, eventually, lives, pair
+from agent_process import Agent, lives, pair
 
 from oarlock_api.contract.history import StoryType, find_stacks, read_story
 from oarlock_api.contract.requests import RequestState
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
-from agent_process import eventually, lives
+from agent_process import lives
+
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from agent_process import Agent
@@ -151,6 +153,7 @@ def test_sigterm_before_the_ranks_run_ends_the_pod_with_86_at_once(agent: Agent)
 
 
 def test_ranks_that_wait_for_a_peer_have_nothing_to_save_and_do_not_hold_their_gpus(agent: Agent) -> None:
+    agent.altered = {"oarlock_trainer.agent.supervise:_NOTHING_TO_SAVE_SECONDS": 0.5}
     agent.start("never_leaves")
     pids = [agent.rank_pid(0), agent.rank_pid(1)]
     agent.send(signal.SIGTERM)

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from agent_process import eventually
 from pythons import PYTHONS
 
 from oarlock_api.contract.kept_spec import settings
 from oarlock_api.contract.layout import REPORT_PAGE
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.report import report_page
 from oarlock_trainer.agent.report.report_page import ENDED, RUNNING, SUCCEEDED, ReportPage
 from oarlock_trainer.agent.report.write import write

@@ -14,6 +14,7 @@ from saving import Alone, save_alone
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.layout import Owner
+from oarlock_local import patience
 from oarlock_trainer.checkpoint import canary
 from oarlock_trainer.checkpoint.canary import _is_seen
 from oarlock_trainer.checkpoint.canary_verdict import View, Written, judge, weigh
@@ -45,7 +46,7 @@ def gang() -> Iterator[Callable[..., list[dict[str, Any]]]]:
 
     yield run
     process.stdin.close()
-    process.wait(timeout=60)
+    process.wait(timeout=patience.SECONDS)
 
 
 def test_nodes_that_share_their_storage_pass_and_leave_nothing_behind(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from saving import POSITION, save_alone, saver
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.checkpoint import commit
 from oarlock_trainer.checkpoint.format import inspect, parse_manifest, valid_checkpoints
 from oarlock_trainer.runtime import atomic_write
@@ -51,9 +51,7 @@ def test_a_writer_whose_files_the_next_attempt_cleared_is_fenced_and_its_storage
         first.begin(10, POSITION)
         first.before_update()
         with saver(tmp_path, attempt=2):
-            deadline = time.monotonic() + 30
-            while not first.ready() and time.monotonic() < deadline:
-                os.sched_yield()
+            eventually(first.ready, "that it has written")
             shutil.rmtree(tmp_path / "checkpoints" / ".tmp-step-10-a1")
             with pytest.raises(FencedError, match="attempt 2"):
                 first.finish()

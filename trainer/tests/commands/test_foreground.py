@@ -14,6 +14,7 @@ import pytest
 from gang import losses_in
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_local import patience
 
 if TYPE_CHECKING:
     from gang import Gang
@@ -43,6 +44,7 @@ def start(job: Path, *program: str, **more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment | {"PYTHONPATH": str(SUPPORT)}, text=True, **pipes)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.deep
 def test_ranks_that_are_asked_to_leave_save_and_the_same_command_trains_on_as_if_nothing_was(
     gang: Gang, tmp_path: Path
 ) -> None:
@@ -50,13 +52,13 @@ def test_ranks_that_are_asked_to_leave_save_and_the_same_command_trains_on_as_if
     whole = gang.run(tmp_path / "whole", training)
     job = job_file(tmp_path, training)
     asked = start(job, "--program", "leaving_ranks:main")
-    _, said = asked.communicate(timeout=240)
+    _, said = asked.communicate(timeout=patience.SECONDS)
     assert asked.returncode == 128 + signal.SIGTERM, said[-4000:]
     assert "the ranks save at the next step, and end; once more ends them at once" in said
     before = losses_in(tmp_path / "output")
     assert (2 in before, 6 in before) == (True, False)
     again = start(job)
-    _, said = again.communicate(timeout=240)
+    _, said = again.communicate(timeout=patience.SECONDS)
     assert again.returncode == 0, said[-4000:]
     assert said.endswith(f"done: what it made lies in {tmp_path / 'output'}\n")
     assert losses_in(tmp_path / "output") == whole.losses
@@ -70,7 +72,7 @@ def test_asked_once_more_ranks_that_take_long_are_ended_at_once(tmp_path: Path, 
     for words in ("ready", "saving"):
         assert {trainer.stdout.readline().strip() for _ in range(2)} == {f"{words} 0", f"{words} 1"}
         trainer.send_signal(number)
-    assert trainer.wait(60) == 128 + number
+    assert trainer.wait(patience.SECONDS) == 128 + number
     said = trainer.stderr.read()
     assert "ended at once. The same command goes on from the newest checkpoint" in said
 
@@ -90,5 +92,5 @@ def test_the_exit_code_tells_what_became_of_ranks_that_were_asked_to_leave(
     assert trainer.stdout
     assert {trainer.stdout.readline().strip() for _ in range(2)} == {"ready 0", "ready 1"}
     trainer.send_signal(signal.SIGTERM)
-    trainer.communicate(timeout=60)
+    trainer.communicate(timeout=patience.SECONDS)
     assert trainer.returncode == code

@@ -13,6 +13,7 @@ from agent_process import free_port
 from gang import losses_in
 
 from oarlock_api.contract.job_file import JobFile
+from oarlock_local import patience
 from oarlock_trainer.agent.ranks import accelerate_config
 from oarlock_trainer.cli import main
 from oarlock_trainer.commands import launched
@@ -20,6 +21,8 @@ from oarlock_trainer.runtime.assignment import Assignment, AssignmentError, Pod
 
 if TYPE_CHECKING:
     from gang import Gang
+
+pytestmark = pytest.mark.deep
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -46,7 +49,7 @@ def launch(
         command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(file), *flags]
         command += ["-m", "oarlock_trainer", "train", str(job), *program]
         started.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
-    said = [one.communicate(timeout=240)[1] for one in started]
+    said = [one.communicate(timeout=patience.SECONDS)[1] for one in started]
     return [(one.returncode, words) for one, words in zip(started, said, strict=True)]
 
 

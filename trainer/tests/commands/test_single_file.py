@@ -14,6 +14,7 @@ import pytest
 from original_names import FLUX1, FLUX2, WAN, Z_IMAGE, sd3
 from tiny_models import made_tiny
 
+from oarlock_local import patience
 from oarlock_trainer.cli import main
 from oarlock_trainer.models import folder
 from oarlock_trainer.models.families import FAMILIES, family_in
@@ -405,6 +406,7 @@ def test_a_disk_that_fails_leaves_nothing(
 
 KILLED = """
 import os, signal, sys
+from oarlock_local import patience
 from oarlock_trainer.cli import main
 from oarlock_trainer.checkpoint import weight_files
 
@@ -419,7 +421,7 @@ main(sys.argv[1:])
 def test_what_a_kill_leaves_is_no_model_and_blocks_nobody(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     file = case.file(case.weights)
     arguments = ["import-single-file", str(file), "--base", str(case.base), "--output", str(case.output)]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, timeout=300)
+    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, timeout=patience.SECONDS)
     assert killed.returncode == -signal.SIGKILL
     (left,) = case.output.parent.iterdir()
     assert left.name.startswith(".tmp-tuned-")

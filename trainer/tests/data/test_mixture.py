@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from oarlock_local.pytest_tiers import examples
 from oarlock_trainer.data.mixture import BLOCK, Group, Mixture
 from oarlock_trainer.data.sampler import Origin, Stream
 
@@ -19,7 +20,7 @@ def mixture(*shares: float, effective: int = 4, origin: Origin | None = None) ->
     return Mixture(STREAMS, groups, seed=5, effective=effective, origin=origin or Origin())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.floats(0.01, 0.99), st.integers(1, 3000))
 def test_a_group_gets_its_share_of_the_steps_within_two_at_any_block(share: float, steps: int) -> None:
     drawn = mixture(1 - share, share)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oarlock_local.pytest_tiers import examples
 from oarlock_trainer.data.permutation import round_keys, shuffled
 
 LENGTHS = st.one_of(st.integers(1, 40), st.integers(1000, 1100), st.integers(1, 5000))
@@ -16,13 +17,13 @@ def whole_pass(number: int, length: int, seed: int = 1) -> np.ndarray:
     return shuffled(np.arange(length), np.full(length, number), length=length, keys=round_keys(seed))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(LENGTHS, st.integers(0, 2**40), st.integers(0, 2**53))
 def test_every_pass_holds_each_number_once(length: int, number: int, seed: int) -> None:
     assert sorted(whole_pass(number, length, seed)) == list(range(length))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(LENGTHS, st.data())
 def test_an_entry_is_the_same_alone_and_among_others(length: int, data: st.DataObject) -> None:
     entries = np.array(data.draw(st.lists(st.integers(0, length - 1), min_size=1, max_size=20)))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oarlock_local.pytest_tiers import examples
 from oarlock_trainer.data.sampler import Order, Origin, Stream, carried_over
 
 
@@ -23,7 +24,7 @@ def taken(order: Order, bucket: int, steps: range) -> list[int]:
     return [int(picture) for one in drawn if one.bucket == bucket for picture in one.pictures]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.integers(1, 16), st.integers(0, 2**53))
 def test_every_pass_over_a_bucket_takes_each_picture_exactly_once(
     data: st.DataObject, effective: int, seed: int
@@ -37,7 +38,7 @@ def test_every_pass_over_a_bucket_takes_each_picture_exactly_once(
             assert sorted(pictures[start : start + stream.pictures]) == list(range(stream.pictures))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.integers(1, 16))
 def test_an_epoch_misses_or_exceeds_no_bucket_by_a_whole_step(data: st.DataObject, effective: int) -> None:
     buckets = data.draw(streams(effective))
@@ -48,7 +49,7 @@ def test_an_epoch_misses_or_exceeds_no_bucket_by_a_whole_step(data: st.DataObjec
             assert 0 <= epochs * stream.samples - used < effective
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.integers(1, 12), st.integers(1, 12))
 def test_the_cover_stays_disjoint_and_complete_over_a_change_of_the_batch(
     data: st.DataObject, before: int, after: int

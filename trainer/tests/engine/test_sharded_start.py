@@ -28,6 +28,7 @@ def ranks(answers: list[Any]) -> list[dict[str, Any]]:
     return started
 
 
+@pytest.mark.deep
 def test_while_it_loads_no_rank_has_more_than_one_whole_parameter(ranks: list[dict[str, Any]]) -> None:
     assert len(ranks) == 2
     assert all(0 < told["most"] == told["largest"] for told in ranks)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from monitored import DEADLINE_SECONDS, Monitored
+from monitored import Monitored
 
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_local import nvml
+from oarlock_local import nvml, patience
 from oarlock_trainer.health import messages
 from oarlock_trainer.health.messages import News
 from oarlock_trainer.health.pace import GpuPace
@@ -245,7 +245,7 @@ def test_where_nothing_can_be_watched_it_says_why(
     assert why in monitored.until(lambda line: line.news is News.BLIND).why
     assert monitored.process is not None
     if code is not None:
-        assert monitored.process.wait(DEADLINE_SECONDS) == code
+        assert monitored.process.wait(patience.SECONDS) == code
 
 
 def test_of_more_gpus_those_that_the_container_was_given_are_watched(monitored: Monitored) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_api.contract.health import GpuVerdict
+from oarlock_local import patience
 from oarlock_trainer.health import messages
 from oarlock_trainer.health.messages import Line, News
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.gpu
 
-_DEADLINE_SECONDS = 30.0
 _OUT_OF_BOUNDS = """
 import torch, triton, triton.language as tl
 
@@ -59,7 +59,7 @@ def lines(count: int) -> Iterator[Callable[[Callable[[Line], bool]], Line]]:
 
     def until(fits: Callable[[Line], bool]) -> Line:
         nonlocal pending
-        deadline = time.monotonic() + _DEADLINE_SECONDS
+        deadline = time.monotonic() + patience.SECONDS
         while (left := deadline - time.monotonic()) > 0:
             line, newline, rest = pending.partition(b"\n")
             if newline:

@@ -125,6 +125,7 @@ def test_one_late_exchange_moves_no_clock() -> None:
     assert offset([1_000, 2_000, 9_900], [500, 1_510, 2_000]) == 500
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("after", [2, 3])
 def test_a_job_records_the_steps_that_it_was_asked_for_on_every_rank_and_trains_as_without(
     gang: Gang, tmp_path: Path, after: int

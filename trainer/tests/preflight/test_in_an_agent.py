@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import nvml_library
 import pytest
-from agent_process import eventually, lives
+from agent_process import lives
+
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from agent_process import Agent

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from oarlock_api.data import Compression
+from oarlock_local import patience
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.preprocess.on_demand import OnDemandCache
@@ -35,7 +36,7 @@ class Stuck(LocalFiles):
 
     def write(self, name: str, content: bytes) -> None:
         self.asked.set()
-        assert self.go.wait(60.0)
+        assert self.go.wait(patience.SECONDS)
         super().write(name, content)
 
 
@@ -101,7 +102,7 @@ def test_what_is_being_published_is_read_and_added_to_meanwhile(tmp_path: Path) 
     kept = OnDemandCache(files, Compression.NONE)
     for number in range(3):  # two are a shard
         kept.add(key(number), latents(number))
-    assert files.asked.wait(60.0)
+    assert files.asked.wait(patience.SECONDS)
     for number in range(3):
         read = kept.read(key(number))
         assert read is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 from oarlock_trainer.data.shards import INDEX
 from oarlock_trainer.plan.encoding import VAE_BATCH
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from preprocess_runs import Preprocess
 
 
+@pytest.mark.deep
 def test_on_demand_encodes_when_asked_stores_it_and_finds_it_in_the_next_attempt(
     preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -8,22 +8,21 @@ import random
 import shutil
 import signal
 import socket
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from agent_process import lives
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.layout import DATA_MANIFEST, PRIVATE
+from oarlock_local.patience import eventually
 from oarlock_local.s3 import serving
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
     from preprocess_runs import Preprocess
-
-_DEADLINE = 60.0
 
 
 def shards(output: Path) -> dict[str, bytes]:
@@ -80,9 +79,7 @@ def test_killed_at_any_moment_the_next_attempt_makes_what_is_missing_and_nothing
     moment, ranks = draw.randrange(1, len(whole) // 2), draw.choice([1, 2])
 
     def kill(pids: list[int]) -> None:
-        end = time.monotonic() + _DEADLINE
-        while len(list((tmp_path / "embeds").rglob("shard-*.npy"))) < moment:
-            assert time.monotonic() < end
+        eventually(lambda: len(list((tmp_path / "embeds").rglob("shard-*.npy"))) >= moment, f"{moment} shards")
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
 
@@ -102,6 +99,7 @@ def test_killed_at_any_moment_the_next_attempt_makes_what_is_missing_and_nothing
     assert answers[0]["facts"] == undisturbed[1]["facts"]
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(func_only=True)
 def test_with_pictures_and_embeddings_in_buckets_a_killed_attempt_is_taken_up_all_the_same(
     preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
@@ -120,9 +118,7 @@ def test_with_pictures_and_embeddings_in_buckets_a_killed_attempt_is_taken_up_al
             return list((tmp_path / "s3" / "embeds").rglob("shard-*.npy"))
 
         def kill(pids: list[int]) -> None:
-            end = time.monotonic() + _DEADLINE
-            while len(indices()) < 6:
-                assert time.monotonic() < end
+            eventually(lambda: len(indices()) >= 6, "six shards")
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
 
@@ -152,10 +148,7 @@ def test_asked_to_leave_complete_shards_stay_and_the_next_attempt_goes_on(
 
 def test_a_rank_leaves_while_another_lists(preprocess: Preprocess, tmp_path: Path) -> None:
     def wait_for_the_leaver(pids: list[int]) -> None:
-        end = time.monotonic() + _DEADLINE
-        while Path(f"/proc/{pids[1]}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        eventually(lambda: not lives(pids[1]), "the end of rank 1")
         os.kill(pids[0], signal.SIGKILL)
 
     with socket.create_server(("127.0.0.1", 0)) as silent:

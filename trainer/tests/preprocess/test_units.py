@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oarlock_local.pytest_tiers import examples
 from oarlock_trainer.data.entries import picture_at
 from oarlock_trainer.data.metadata.table import Table, TableManifest, TablePart, write_part
 from oarlock_trainer.models.flux.family import FLUX1
@@ -58,7 +59,7 @@ def units(work: np.ndarray) -> set[tuple[tuple[int, int], ...]]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_every_missing_picture_is_in_one_unit_of_one_size_and_stored_ones_move_no_border(
     rows: list[tuple[int, int, int, list[int]]], draw: Any
@@ -77,7 +78,7 @@ def test_every_missing_picture_is_in_one_unit_of_one_size_and_stored_ones_move_n
     assert rest == left - {()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(ROWS, st.randoms(use_true_random=False))
 def test_every_missing_caption_is_in_one_unit_once_and_the_empty_one_too(
     rows: list[tuple[int, int, int, list[int]]], draw: Any

@@ -16,6 +16,7 @@ from videos import number_of, write_video
 from oarlock_api.data import Compression
 from oarlock_api.training import Training
 from oarlock_api.videos import Video
+from oarlock_local import patience
 from oarlock_trainer.data.buckets import Cut, Size
 from oarlock_trainer.data.metadata.table import Picture
 from oarlock_trainer.data.progress import Progress
@@ -109,7 +110,7 @@ def test_a_stop_breaks_off_a_video_that_is_being_decoded(tmp_path: Path) -> None
 
 def test_a_job_that_stops_waits_for_no_video(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def decoding(*arguments: Any) -> np.ndarray:
-        assert arguments[-1].wait(60), "nobody stopped it"
+        assert arguments[-1].wait(patience.SECONDS), "nobody stopped it"
         raise CancelledError
 
     def stopping() -> None:

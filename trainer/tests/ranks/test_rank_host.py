@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_trainer.ranks import rank_host
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.channel import SAVE_SIGNAL
@@ -141,7 +142,7 @@ def test_a_host_that_is_asked_to_save_lives_on() -> None:
     assert b"host-ready" in os.read(telling, 4096)
     host.send_signal(SAVE_SIGNAL)
     os.close(orders)
-    assert host.wait(timeout=30) == 0
+    assert host.wait(timeout=patience.SECONDS) == 0
 
 
 def test_lines_that_ranks_print_at_the_same_time_stay_whole(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_lines_that_ranks_print_at_the_same_time_stay_whole(tmp_path: Path) -> N
         assert told_now, "the host has ended"
         heard += told_now
     os.close(orders)
-    assert host.wait(timeout=30) == 0
+    assert host.wait(timeout=patience.SECONDS) == 0
     lines = Counter((tmp_path / "printed").read_text().splitlines())
     assert lines == {f"{word} {n}": 4 for word in ("said", "warned") for n in range(500)}
 
@@ -204,5 +205,5 @@ def test_train_ends_all_ranks_with_the_code_of_the_first_that_fails(tmp_path: Pa
     )
     command = [sys.executable, "-m", "oarlock_trainer", "train", "--program", "programs:main", "job.json"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, check=False, timeout=60)
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, check=False, timeout=patience.SECONDS)
     assert ended.returncode == 85

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from gang import Gang
 
+pytestmark = pytest.mark.deep
+
 
 def test_control_pictures_are_learnt_by_any_ranks_drawn_and_exported(gang: Gang, tmp_path: Path) -> None:
     model, depths, drawn = tmp_path / "tiny", tmp_path / "depths", tmp_path / "drawn"

@@ -51,6 +51,7 @@ def test_latents_that_are_never_stored_give_the_losses_of_those_that_are(
     assert shards(tmp_path / "latents") == set()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("masked", [False, True])
 def test_captions_that_are_never_stored_train_what_those_that_are_do(
     gang: Gang, tmp_path: Path, *, masked: bool
@@ -124,6 +125,7 @@ def test_a_table_of_either_kind_gives_the_losses_of_the_pictures_that_it_names(
     assert parquet == pytest.approx(cached, rel=0.2)
 
 
+@pytest.mark.deep
 def test_windows_and_probabilities_go_on_after_a_restart_as_if_there_had_been_none(gang: Gang, tmp_path: Path) -> None:
     datasets = (
         {},
@@ -144,6 +146,7 @@ def test_windows_and_probabilities_go_on_after_a_restart_as_if_there_had_been_no
     assert first.losses | second.losses == calm
 
 
+@pytest.mark.deep
 def test_flipped_pictures_are_the_same_after_a_restart_and_whether_cached_or_encoded_on_the_fly(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:
@@ -184,6 +187,7 @@ def masks_for(gang: Gang, folder: Path, white: float) -> dict[str, Any]:
     return {"conditioning": {"kind": "Mask", "source": {"path": str(folder)}}}
 
 
+@pytest.mark.deep
 def test_white_masks_train_what_none_do_to_the_bit_and_others_do_not(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:
@@ -195,6 +199,7 @@ def test_white_masks_train_what_none_do_to_the_bit_and_others_do_not(
     assert set(black.values()) == {0.0}
 
 
+@pytest.mark.deep
 def test_masked_pictures_train_the_same_on_any_ranks_after_a_restart_and_encoded_on_the_fly(
     gang: Gang, tmp_path: Path
 ) -> None:
@@ -216,6 +221,7 @@ def test_masked_pictures_train_the_same_on_any_ranks_after_a_restart_and_encoded
     assert first.losses | second.losses == calm
 
 
+@pytest.mark.deep
 def test_unseen_pictures_are_judged_where_their_masks_say(gang: Gang, tmp_path: Path) -> None:
     judged = {"role": "Evaluation", "size": {"minimum": 65}, "maxSamples": 5}
     black, white = (masks_for(gang, tmp_path / name, share) for name, share in (("black", 0.0), ("white", 1.0)))

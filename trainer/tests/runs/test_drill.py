@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.runtime.channel import DRILL_SIGNAL, Event
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gang import Gang
+
+pytestmark = pytest.mark.deep
 
 
 def test_drills_come_at_their_steps_and_when_asked_for_and_training_goes_on(gang: Gang, tmp_path: Path) -> None:

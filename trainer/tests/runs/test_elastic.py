@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from gang import Gang, Run
 
+pytestmark = pytest.mark.deep
+
 STEPS = 9
 ROUNDING = 5e-3
 """Relative: sums of gradients are rounded to bfloat16 in another order, and that adds up over nine updates."""

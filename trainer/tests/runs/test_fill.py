@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from gang import Gang
 
+pytestmark = pytest.mark.deep
+
 
 def test_holes_are_filled_in_by_any_ranks_drawn_and_exported(gang: Gang, tmp_path: Path) -> None:
     model, holes, drawn = tmp_path / "tiny", tmp_path / "holes", tmp_path / "drawn"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 from diffusers import Flux2Pipeline  # before ours: a rank imports less of diffusers
 from PIL import Image, ImageOps
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gang import Gang
+
+pytestmark = pytest.mark.deep
 
 STEPS = 4
 

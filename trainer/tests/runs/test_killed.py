@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gang import Gang
+
+pytestmark = pytest.mark.deep
 
 KILLS = 10
 INTERVAL = 2

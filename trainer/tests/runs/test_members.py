@@ -10,9 +10,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import Agent, agents_of, eventually, free_port
+from agent_process import KEY, Agent, agents_of, free_port
 from gang import losses_in
 from reads import Reads
+
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +47,7 @@ class Pods:
                 "gpus_per_node": 0, "output_directory": str(self.output), "training": training, "recovery": recovery, **job,
             }  # fmt: skip
             agent.job["ports"]["status"] = port
-            (agent.scratch / "key").write_text("ab" * 32)
+            (agent.scratch / "key").write_text(KEY)
             (agent.scratch / "shm").mkdir()
             agent.environment |= {
                 "OARLOCK_REPLACES_PODS": "1", "MASTER_PORT": str(rendezvous), "GLOO_SOCKET_IFNAME": "lo",
@@ -57,18 +59,21 @@ class Pods:
             start(agent)
 
     def lose(self, *ranks: int) -> None:
-        """Agents and their ranks, as with their nodes."""
+        """Agents and their ranks, as with their nodes; the operator sees it."""
         for rank in ranks:
             self.agents[rank].end()
             shutil.rmtree(self.agents[rank].scratch / "shm")
             (self.agents[rank].scratch / "shm").mkdir()
+            self.agents[0].hear_of_the_end(rank, next_incarnation=self._incarnation(rank) + 1)
 
     def replace(self, *ranks: int) -> None:
         for rank in ranks:
-            given = self.agents[rank].environment
-            incarnation = int(given.get("OARLOCK_INCARNATION", "1")) + 1
-            given |= {"OARLOCK_INCARNATION": str(incarnation), "OARLOCK_FOLLOWS_THE_DEAD": "1"}
+            next_one = {"OARLOCK_INCARNATION": str(self._incarnation(rank) + 1), "OARLOCK_FOLLOWS_THE_DEAD": "1"}
+            self.agents[rank].environment |= next_one
             start(self.agents[rank])
+
+    def _incarnation(self, rank: int) -> int:
+        return int(self.agents[rank].environment.get("OARLOCK_INCARNATION", "1"))
 
     def until(self, fact: Callable[[dict[str, Any]], Any], what: str) -> dict[str, Any]:
         """What rank 0's agent tells once that is so."""
@@ -150,6 +155,7 @@ def calm(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> dict[int, floa
     return losses_in(home / "output")
 
 
+@pytest.mark.deep
 def test_a_gang_of_3_nodes_goes_on_as_2_as_3_as_1_and_as_3_with_the_losses_and_pictures_of_one_that_lost_none(
     pods: Callable[..., Pods], calm: dict[int, float]
 ) -> None:
@@ -181,6 +187,7 @@ def test_a_gang_of_3_nodes_goes_on_as_2_as_3_as_1_and_as_3_with_the_losses_and_p
     assert found.losses() == pytest.approx(calm, rel=TOLERANCE)
 
 
+@pytest.mark.deep
 def test_a_gang_of_3_nodes_goes_on_as_2_and_as_1_from_memory_and_as_3_from_what_they_saved(
     pods: Callable[..., Pods], calm: dict[int, float]
 ) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from gang import Gang
 
+pytestmark = pytest.mark.deep
+
 STEPS = 8
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "Prodigy": {"learningRate": 1.0, "options": {"d0": 1e-4, "safeguardWarmup": True}, "schedule": {"warmupSteps": 2}},

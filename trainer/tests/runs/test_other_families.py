@@ -19,6 +19,7 @@ from exports_in_diffusers import ours, predicted
 from tiny_models import made_tiny
 
 from oarlock_api.weights import ModelFamily
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.video_files import VideoHeader, opened
@@ -54,7 +55,7 @@ class Trained:
     run: Run
 
 
-@pytest.fixture(scope="module", params=[one for one in ModelFamily if one is not ModelFamily.FLUX1], ids=str)
+@pytest.fixture(scope="module", params=quick_first(one for one in ModelFamily if one is not ModelFamily.FLUX1), ids=str)
 def undisturbed(request: pytest.FixtureRequest, gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Some captions are left out; at the end there are pictures or videos, of two passes for each step."""
     home, model = tmp_path_factory.mktemp(request.param), made_tiny(FAMILIES[request.param].slug, tmp_path_factory)

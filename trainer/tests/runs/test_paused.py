@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from gang import Gang, Run
 
+pytestmark = pytest.mark.deep
+
 
 def leave_while_paused(gang: Gang, output: Path, pause: Path, *, after: int, **fields: Any) -> Run:
     """An attempt whose storage pauses after so many steps, for good, and that is asked to leave while it waits."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from gang import Gang, Run
 
+pytestmark = pytest.mark.deep
+
 STEPS = 4
 
 

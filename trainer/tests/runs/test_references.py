@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from gang import Gang, Run
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.fixture(scope="module")
 def references(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> Path:

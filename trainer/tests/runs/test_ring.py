@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import nvml_library
 import pytest
-from agent_process import Agent, agents_of, eventually, free_port
+from agent_process import Agent, agents_of, free_port
 from reads import Reads
 
 from oarlock_api.contract.history import METRICS, read_story
 from oarlock_api.contract.layout import DATA_MANIFEST, OWNER, PRIVATE
 from oarlock_local import nvml
+from oarlock_local.patience import eventually
 from oarlock_trainer.checkpoint.memory.held import folder_of, held
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gang import Gang
+
+pytestmark = pytest.mark.deep
 
 STEPS = 40
 NO_STATE = (f"{PRIVATE}/data/", f"{PRIVATE}/history/", f"{PRIVATE}/probe-")
@@ -110,6 +113,7 @@ def drop_the_gpu(nodes: Nodes) -> Callable[[], object]:
     def drop() -> None:
         gpus.inject(gpu=0, xid=79)
         assert nodes.agents[1].wait() == 80, nodes.logs()
+        nodes.agents[1].end()  # with the pod's first process all others of it end
         nodes.give_gpus(1, "gpus of another node")
 
     return drop

@@ -40,6 +40,7 @@ def s3(prefix: str) -> dict[str, Any]:
     return {"bucket": MODELS, "prefix": prefix}
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(func_only=True)
 def test_a_run_reads_copies_and_publishes_in_stores_and_goes_on_where_its_output_is_lost(
     gang: Gang, server: S3Server, tmp_path: Path
@@ -89,6 +90,7 @@ def test_a_run_reads_copies_and_publishes_in_stores_and_goes_on_where_its_output
         assert files_below(bucket / "done") == files_below(output / "model")
 
 
+@pytest.mark.deep
 def test_a_plan_of_a_model_on_a_hub_fetches_its_configuration_alone(gang: Gang, tmp_path: Path) -> None:
     manifest = {
         "apiVersion": "oarlock.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "flux"},

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from gang import Gang, Run
 
+pytestmark = pytest.mark.deep
+
 STEPS = 6
 VIDEO = {"frames": 9, "minFrames": 5, "frameInterval": 4}
 ROUNDING = 1e-3

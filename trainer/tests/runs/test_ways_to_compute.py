@@ -39,15 +39,15 @@ def test_recomputed_blocks_change_no_loss(
     assert losses(gang, tmp_path, activationCheckpointing=checkpointing) == plain
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs g++ or clang++ on the CPU"
 )
-def test_compiled_blocks_train_alike(gang: Gang, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_blocks_train_alike(gang: Gang, tmp_path: Path) -> None:
     """In a rank that was forked from a process in which torch's compiler had been left out.
 
     Of one shape, because each takes a dozen seconds of g++ (models/compute/test_compiled.py has several).
     """
-    monkeypatch.setitem(type(gang)._wait.__globals__, "DEADLINE", 800.0)
     squares = tmp_path / "squares"
     squares.mkdir()
     for picture in sorted(gang.pictures.glob("*.png"))[:: len(photographs.ASPECTS)]:

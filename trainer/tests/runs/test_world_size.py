@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from gang import Gang
 
+pytestmark = pytest.mark.deep
+
 PICTURES = 24
 EFFECTIVE = 8
 """Over 3 ranks 3 + 3 + 2, over 2 ranks 4 + 4."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from agent_process import lives
 
+from oarlock_local import patience
 from oarlock_trainer.runtime import children
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def holds_alone(promise: Callable[[], None]) -> None:
     """Run it as an agent without other children."""
     agent = multiprocessing.get_context("fork").Process(target=promise)
     agent.start()
-    agent.join(60)
+    agent.join(patience.SECONDS)
     assert agent.exitcode == 0
 
 

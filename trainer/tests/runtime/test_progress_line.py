@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_trainer.runtime.progress_line import meanwhile
 
 _NEVER = 3600.0
-_DEADLINE = 60.0
 
 
 class _Heard(io.StringIO):
@@ -29,7 +29,7 @@ def test_what_goes_on_for_longer_than_a_moment_is_told_once() -> None:
     with meanwhile(after=0.0, stream=heard) as now:
         for what in ("loading", "reading"):
             now(what)
-            assert heard.came.wait(_DEADLINE)
+            assert heard.came.wait(patience.SECONDS)
             heard.came.clear()
         now("reading")
     assert heard.getvalue() == "loading ...\nreading ...\n"

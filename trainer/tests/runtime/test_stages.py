@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.runtime.errors import LeftOnRequest
 from oarlock_trainer.runtime.stages import PendingResults, PipelineStage, Stages, ahead, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_DEADLINE = 30.0
 
 
 def nothing() -> None:
@@ -42,7 +41,7 @@ def test_results_come_in_order_whichever_thread_is_faster() -> None:
 
     def slow_for_the_first(number: int) -> int:
         if number == 0:
-            assert late.wait(_DEADLINE)
+            assert late.wait(patience.SECONDS)
         elif number == 3:
             late.set()
         return number
@@ -95,7 +94,7 @@ def test_asked_to_stop_what_makes_is_dropped_and_what_stores_is_ended() -> None:
 
     def hold() -> None:
         begun.set()
-        assert release.wait(_DEADLINE)
+        assert release.wait(patience.SECONDS)
 
     def stop() -> None:
         release.set()
@@ -108,7 +107,7 @@ def test_asked_to_stop_what_makes_is_dropped_and_what_stores_is_ended() -> None:
             futures.append(making.submit(hold))
             futures.extend(making.submit(stored.append, "never") for _ in range(3))
             futures.append(storing.submit(stored.append, "kept"))
-            assert begun.wait(_DEADLINE)
+            assert begun.wait(patience.SECONDS)
             wait_for(futures[0], stop)
 
     with pytest.raises(LeftOnRequest):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oarlock_local import patience
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -59,7 +61,7 @@ def run() -> Iterator[Callable[[str], None]]:
 
     yield forked
     asked.close()
-    host.wait(timeout=30)
+    host.wait(timeout=patience.SECONDS)
 
 
 def test_an_optimizer_steps_and_marked_functions_run_without_the_compiler(run: Callable[[str], None]) -> None:

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from oarlock_local.s3_faults import Faults
 from oarlock_trainer.storage.cache import CachedFiles
 from oarlock_trainer.storage.files import FileEntry
@@ -67,7 +68,7 @@ def settled() -> None:
     """Wait for the threads that make room."""
     for thread in threading.enumerate():
         if thread.name == MAKING_ROOM:
-            thread.join(60)
+            thread.join(patience.SECONDS)
 
 
 def hits(cache: CachedFiles, place: Path, names: list[str]) -> list[str]:
@@ -185,7 +186,7 @@ def test_no_read_waits_for_room_to_be_made_and_the_cap_holds_meanwhile(
 
     def slow(path: str) -> object:
         assert threading.current_thread().name == MAKING_ROOM
-        assert go_on.wait(60)
+        assert go_on.wait(patience.SECONDS)
         return scan(path)
 
     with monkeypatch.context() as patched:
@@ -240,9 +241,7 @@ def reading(place: Path, disk: Path, *, seed: int, reads: int) -> subprocess.Pop
 def test_processes_share_it_and_one_that_is_killed_harms_nobody(tmp_path: Path, disk: Path) -> None:
     place = tmp_path / "place"
     with reading(place, disk, seed=1, reads=10**9) as doomed, reading(place, disk, seed=2, reads=500) as steady:
-        deadline = time.monotonic() + 60
-        while len(kept(disk)) < 15 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        eventually(lambda: len(kept(disk)) >= 15, "fifteen pieces")
         doomed.kill()
         assert (doomed.wait(), steady.wait()) == (-signal.SIGKILL, 0)
     assert 15 * 500_000 < kept_bytes(disk) <= 12 * MIB

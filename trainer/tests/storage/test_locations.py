@@ -14,6 +14,7 @@ import pytest
 
 from oarlock_api.contract.secrets import s3_variables, secret_variable
 from oarlock_api.location import Location, S3Connection
+from oarlock_local import patience
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.patience import Patience
 from oarlock_trainer.storage.bucket import S3Bucket
@@ -164,19 +165,21 @@ def test_the_places_of_one_service_share_its_limit_of_requests(given: Locations,
     (limited,) = services
     three = threading.Barrier(3)
 
-    def request(_: Any) -> bool:
+    def ask(bucket: str, asked: Service, seconds: float) -> bool:
         """Whether it is one of three at a time."""
-        try:
-            three.wait(0.2)
-        except threading.BrokenBarrierError:
-            return False
-        return True
 
-    def ask(bucket: str, asked: Service) -> bool:
+        def request(_: Any) -> bool:
+            try:
+                three.wait(seconds)
+            except threading.BrokenBarrierError:
+                return False
+            return True
+
         named = S3Bucket(service=asked, name=bucket, field=FIELD, patience=Patience())
         return named.ask(request, doing="reading")
 
-    for asked, at_once in ((limited, False), (service, True)):
+    # Where the third is not let in, nobody waits for it for long.
+    for asked, at_once, seconds in ((limited, False, 0.2), (service, True, patience.SECONDS)):
         with ThreadPoolExecutor(3) as pool:
-            assert list(pool.map(ask, ("one", "two", "three"), [asked] * 3)) == [at_once] * 3
+            assert list(pool.map(ask, ("one", "two", "three"), [asked] * 3, [seconds] * 3)) == [at_once] * 3
         three.reset()

@@ -1,4 +1,4 @@
-"""A real agent process for tests, and waiting for facts with a deadline."""
+"""A real agent process for tests."""
 
 from __future__ import annotations
 
@@ -13,32 +13,29 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oarlock_api.contract import gang_key
 from oarlock_api.contract.requests import MEANT
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_DEADLINE_SECONDS = 120.0
-
-
-def eventually(fact: Callable[[], Any], what: str) -> Any:
-    """The fact's first true value."""
-    deadline = time.monotonic() + _DEADLINE_SECONDS
-    while not (value := fact()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {_DEADLINE_SECONDS} s: {what}")
-        time.sleep(0.005)
-    return value
+KEY = "ab" * 32
+"""What an agent's pod is given in its file `key`, where it is given one."""
 
 
 def lives(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    """Whether a thread of the process runs; a zombie does not."""
+    threads = Path(f"/proc/{pid}/task")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return any(_runs(threads / name / "stat") for name in os.listdir(threads))  # noqa: PTH208 - Path looks twice
+    return False
+
+
+def _runs(stat: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
 
 
 class Agent:
@@ -77,15 +74,18 @@ class Agent:
             "MASTER_PORT": "29500",
         }
         self.launcher: tuple[str, ...] = ()
+        self.altered: dict[str, float] = {}
+        """Seconds of the agent's own that are others in this test, by MODULE:NAME (altered_agent.py)."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(
         self, program: str, *, warm: str = "fake_programs:imports_nothing", arguments: tuple[str, ...] = ()
     ) -> None:
         (self.scratch / "job.json").write_text(json.dumps(self.job))
+        self.environment |= {"ALTERED": json.dumps(self.altered)} if self.altered else {}
         command = [
             *self.launcher,
-            *(sys.executable, "-m", "oarlock_trainer", "agent", *arguments),
+            *(sys.executable, "-m", "altered_agent" if self.altered else "oarlock_trainer", "agent", *arguments),
             *("--program", program if ":" in program else f"fake_programs:{program}", "--warm", warm),
             *("--run-directory", str(self.scratch / "run"), "--termination-log", str(self.report_path)),
         ]
@@ -113,14 +113,35 @@ class Agent:
     def wait(self) -> int:
         assert self.process is not None
         try:
-            return self.process.wait(_DEADLINE_SECONDS)
+            return self.process.wait(patience.SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the agent does not end:\n{self.log_path.read_text()}") from None
 
     def end(self) -> None:
+        """The agent and all that it has begun, as with its node: afterwards nobody writes to its folders any more."""
         if self.process is not None:
+            family = self._family()
             self.process.kill()
             self.process.wait()
+            eventually(lambda: not self._kill(family | self._family()), "the end of all processes of the agent")
+
+    def _family(self) -> set[int]:
+        """The processes that have its environment, whoever their parents are by now."""
+        mark, found = f"SCRATCH={self.scratch}\0".encode(), set()
+        for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - Path looks twice, and processes end
+            with contextlib.suppress(OSError):
+                if mark in Path("/proc", name, "environ").read_bytes():
+                    found.add(int(name))
+        return found
+
+    @staticmethod
+    def _kill(pids: set[int]) -> list[int]:
+        """Those that lived still."""
+        alive = [pid for pid in sorted(pids) if lives(pid)]
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return alive
 
     def mark(self, name: str) -> None:
         (self.scratch / name).touch()
@@ -155,9 +176,15 @@ class Agent:
 
     def get(self, path: str) -> bytes:
         question = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers={MEANT: "1"})
-        with urllib.request.urlopen(question, timeout=10) as answer:  # noqa: S310
+        with urllib.request.urlopen(question, timeout=patience.SECONDS) as answer:  # noqa: S310
             body: bytes = answer.read()
         return body
+
+    def hear_of_the_end(self, rank: int, *, next_incarnation: int) -> None:
+        """Be told, as rank 0's agent, what the operator has seen: the end of that pod. Nobody waits for its silence then."""
+        key = gang_key.attempt_key(bytes.fromhex(KEY), self.job["job_uid"], self.job["attempt"])
+        told = {"now": time.time(), "ended": f"{rank}-{next_incarnation}"}
+        self.get(gang_key.question(key, "/status", pod_uid=self.environment["OARLOCK_POD_UID"], **told))
 
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.get("/status"))

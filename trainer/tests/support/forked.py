@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oarlock_local import patience
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -28,7 +30,7 @@ class Forks:
     def close(self) -> None:
         assert self._host.stdin
         self._host.stdin.close()
-        self._host.wait(timeout=30)
+        self._host.wait(timeout=patience.SECONDS)
 
     def __call__(
         self, program: str | Path, *arguments: object, given: str = "", environment: Mapping[str, str] | None = None

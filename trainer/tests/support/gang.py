@@ -18,14 +18,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from oarlock_local import patience
 from oarlock_trainer.ranks.rank_host import HostEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _RANKS = Path(__file__).with_name("disturbed.py")
-DEADLINE = 120.0
-"""Seconds that any wait here may take before it is a failure."""
 GPU_DEADLINE = 1700.0
 """For runs on GPUs, of a thousand steps, or of all of FLUX.1."""
 
@@ -70,7 +69,7 @@ class Gang:
         """`adapters`: the process imports what ranks of LoRA need, as for a job of that; else each of them does."""
         self.model, self.pictures, self.cache = model, pictures, cache
         self._home, self._number = home, 0
-        self._patience = GPU_DEADLINE if gpus else DEADLINE
+        self._patience = GPU_DEADLINE if gpus else patience.SECONDS
         control, self._orders = os.pipe()
         self._events, told = os.pipe()
         self._log = (home / "ranks.log").open("wb")
@@ -94,7 +93,7 @@ class Gang:
 
     def close(self) -> None:
         os.close(self._orders)
-        self._host.wait(timeout=30)
+        self._host.wait(timeout=patience.SECONDS)
         self._log.close()
 
     def training(self, **fields: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import Any
 
 from oarlock_trainer.loop import train
@@ -15,11 +16,27 @@ _report = train.report
 def _report_and_ask(*arguments: Any, step: int, **fields: Any) -> None:
     _report(*arguments, step=step, **fields)
     if step == 2 and os.environ["RANK"] == "0":
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-        os.kill(os.getppid(), signal.SIGTERM)
-        assert signal.sigtimedwait({signal.SIGTERM}, 60), "the launcher passed nothing on"
-        os.kill(os.getpid(), signal.SIGTERM)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        _ask()
+
+
+def _ask() -> None:
+    """Ask the launcher, and go on once it has passed that on to this rank.
+
+    By a handler: whichever thread the kernel gives the signal to, this one runs it. A signal that the main thread alone
+    blocked, to wait for it, would be lost to another one if it came before the waiting.
+    """
+    asked: list[int] = []
+    takes: Any = signal.getsignal(signal.SIGTERM)
+
+    def heard(number: int, frame: Any) -> None:
+        takes(number, frame)
+        asked.append(number)
+
+    signal.signal(signal.SIGTERM, heard)
+    os.kill(os.getppid(), signal.SIGTERM)
+    while not asked:
+        time.sleep(0.005)
+    signal.signal(signal.SIGTERM, takes)
 
 
 def main() -> int:

@@ -9,7 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from oarlock_local import nvml
+from oarlock_local import nvml, patience
 from oarlock_trainer.health import messages
 from oarlock_trainer.health.messages import Line, News
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.health.symptom import Symptom
-
-
-DEADLINE_SECONDS = 60.0
 
 
 _MONITOR = ("-m", "oarlock_trainer.health.monitor")
@@ -44,7 +41,7 @@ class Monitored:
         self.process = subprocess.Popen(command, env=self.environment, pass_fds=[self._writable])
 
     def until(self, fits: Callable[[Line], bool]) -> Line:
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + patience.SECONDS
         while (left := deadline - time.monotonic()) > 0:
             *lines, self._pending = self._pending.split(b"\n")
             for number, line in enumerate(lines):

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from agent_process import lives
 
+from oarlock_local import patience
+
 SCRATCH = Path(os.environ.get("SCRATCH", "/nonexistent"))
-LONGEST_SECONDS = 60
 
 
 def leave(name: str, content: object = "") -> None:
@@ -142,7 +143,7 @@ def runs_in_rounds() -> int:
         os.setsid()
         if os.fork():
             return 0
-        signal.alarm(LONGEST_SECONDS)
+        signal.alarm(int(patience.SECONDS))
         leave(f"daemon-{number}", os.getpid())
         return runs_for_ever()
     rank = subprocess.Popen([sys.executable, __file__, "runs_for_ever"])
@@ -173,5 +174,5 @@ def runs_for_ever() -> int:
 
 
 if __name__ == "__main__":
-    signal.alarm(LONGEST_SECONDS)
+    signal.alarm(int(patience.SECONDS))
     sys.exit(globals()[sys.argv[1]]())

@@ -43,7 +43,8 @@ class Reads:
                 watch, mask, _, length = _EVENT.unpack_from(content, place)
                 place += _EVENT.size + length
                 assert not mask & _LOST, "more was opened than the kernel remembers"
-                if not mask & _FOLDER and watch in self._folders:
+                # A folder that is removed is told of too, which is no reading.
+                if mask & (_ACCESS | _MODIFY | _OPEN) and not mask & _FOLDER and watch in self._folders:
                     name = self._folders[watch] + os.fsdecode(content[place - length : place].rstrip(b"\0"))
                     self._seen[name] = self._seen.get(name, 0) | mask
         return {name for name, mask in self._seen.items() if mask & _ACCESS or not mask & _MODIFY}

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_local import patience
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.tracking.feed import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-DEADLINE = 30.0
 
 
 class Remembered:
@@ -64,7 +63,7 @@ def feed_of(tracker: Any, **options: Any) -> Feed:
 
 def finish(feed: Feed, *, done: bool = True) -> None:
     feed.end(done=done)
-    feed.join(DEADLINE)
+    feed.join(patience.SECONDS)
 
 
 def test_a_tracker_gets_every_step_in_order_and_how_the_run_ended(told: Callable[[], list[str]]) -> None:
@@ -84,7 +83,7 @@ def test_an_outage_costs_nothing_and_is_told_of_once(told: Callable[[], list[str
     for step in (1, 2):
         feed.put(step, {"loss": 0.5})
     for _ in range(5):
-        assert tracker.reached.acquire(timeout=DEADLINE)
+        assert tracker.reached.acquire(timeout=patience.SECONDS)
     finish(feed)
     assert tracker.written == [1, 2]
     assert told() == ["tracking board fails, and training goes on: ConnectionError: no such host"]
@@ -101,7 +100,7 @@ def test_a_tracker_that_cannot_be_opened_is_tried_again(told: Callable[[], list[
 
     feed = Feed("board", open_tracker, pause=0.01)
     feed.put(1, {"loss": 0.5})
-    assert opened.wait(DEADLINE)
+    assert opened.wait(patience.SECONDS)
     finish(feed)
     assert tracker.written == [1]
     assert told() == ["tracking board fails, and training goes on: OSError: refused"]
@@ -113,13 +112,13 @@ def test_a_tracker_that_hangs_holds_up_nobody_and_what_it_lost_is_counted(told: 
     class Hanging(Remembered):
         def log(self, step: int, figures: Mapping[str, float]) -> None:
             self.reached.release()
-            ends.wait(DEADLINE)
+            ends.wait(patience.SECONDS)
             super().log(step, figures)
 
     tracker = Hanging()
     feed = feed_of(tracker, bound=4)
     feed.put(0, {"loss": 0.5})
-    assert tracker.reached.acquire(timeout=DEADLINE)
+    assert tracker.reached.acquire(timeout=patience.SECONDS)
     for step in range(1, 10):
         feed.put(step, {"loss": 0.5})
     feed.end(done=True)
@@ -133,7 +132,7 @@ def test_a_tracker_that_fails_at_the_end_is_not_waited_for(told: Callable[[], li
     tracker.failing = 1000
     feed = feed_of(tracker, pause=3600.0)
     feed.put(1, {"loss": 0.5})
-    assert tracker.reached.acquire(timeout=DEADLINE)
+    assert tracker.reached.acquire(timeout=patience.SECONDS)
     finish(feed)
     assert told() == [
         "tracking board fails, and training goes on: ConnectionError: no such host",

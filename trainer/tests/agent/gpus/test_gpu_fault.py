@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import nvml_library
 import pytest
-from agent_process import eventually, lives
+from agent_process import lives
 
 from oarlock_local import nvml
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.gpus.gpu_guard import ECHO_SECONDS
 from oarlock_trainer.health import circuit
 
@@ -183,7 +184,9 @@ def test_a_monitor_that_crashes_is_started_again_and_is_no_fault(
     assert agent.wait() == 80
 
 
+@pytest.mark.deep
 def test_a_monitor_that_hangs_in_the_driver_is_replaced_and_blames_no_gpu(agent: Agent, gpus: nvml.Control) -> None:
+    agent.altered = {"oarlock_trainer.agent.gpus.gpu_health:SILENT_SECONDS": 3.0}
     pids = watched(agent)
     gpus.set("hangcalls")
     eventually(lambda: health(agent)["state"] == "Unmonitored", "nobody watches")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from oarlock_api.contract.health import CircuitState, Health, parse_health
 from oarlock_api.contract.log_lines import LogStream
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.gpus.gpu_guard import CORROBORATE_SECONDS, ECHO_SECONDS, GpuGuard
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from gpu_pod import GpuPod
 
-_DEADLINE_SECONDS = 20.0
 BLAMED = Verdict(code=81, summary="rank 1: CUDA error: an illegal memory access was encountered", first_error_rank=1)
 
 
@@ -53,13 +52,12 @@ class Guarded:
         )
 
     def until(self, fact: Callable[[], object], what: str) -> None:
-        """Let the guard work until then; the deadline is real time's, the guard's clock does not move."""
-        deadline = time.monotonic() + _DEADLINE_SECONDS
-        while not fact():
-            assert time.monotonic() < deadline, what
-            heeded = self.guard.heed(children.reap(), self.now, checked=True, killed=self.killed)
-            self.over = heeded or self.over
-            time.sleep(0.005)
+        """Let the guard work until then; its clock does not move."""
+        eventually(lambda: fact() or self._work(), what)
+
+    def _work(self) -> None:
+        heeded = self.guard.heed(children.reap(), self.now, checked=True, killed=self.killed)
+        self.over = heeded or self.over
 
     def watched(self) -> None:
         self.until(lambda: self._board.status.health.state == "Healthy", "the GPUs are watched")

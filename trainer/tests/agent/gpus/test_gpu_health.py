@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import select
 import signal
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from gpu_pod import monitors
 
 from oarlock_api.contract.health import HealthState
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.gpus.gpu_health import PROVEN_SECONDS, SILENT_SECONDS, GpuHealth
 from oarlock_trainer.runtime import children
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from gpu_pod import GpuPod
 
     from oarlock_trainer.health.symptom import Symptom
-
-_DEADLINE_SECONDS = 20.0
 
 
 class Kept:
@@ -34,11 +33,7 @@ class Kept:
         self.known = GpuHealth(pod.assignment, pod.environment, now=self.now)
 
     def until(self, fact: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + _DEADLINE_SECONDS
-        while not fact():
-            assert time.monotonic() < deadline, what
-            self.known.tend(children.reap(), self.now)
-            time.sleep(0.005)
+        eventually(lambda: fact() or self.known.tend(children.reap(), self.now), what)
 
     def shows(self, state: HealthState) -> None:
         self.until(lambda: self.known.health.state == state, state)
@@ -55,7 +50,7 @@ class Kept:
 
     def hear(self) -> None:
         """Wait until the monitor has told something, and take it in."""
-        assert select.select([self.known.descriptor], [], [], _DEADLINE_SECONDS)[0]
+        assert select.select([self.known.descriptor], [], [], patience.SECONDS)[0]
         self.known.tend(children.reap(), self.now)
 
     def crash(self) -> None:
@@ -82,9 +77,7 @@ def test_no_second_monitor_is_started_while_a_killed_one_has_not_ended(kept: Kep
     for _ in range(3):
         kept.known.tend({}, kept.now)
     assert "does not end" in kept.known.health.reason
-    deadline = time.monotonic() + _DEADLINE_SECONDS
-    while monitors():  # the one that was killed; what matters is that nobody follows it
-        assert time.monotonic() < deadline
+    eventually(lambda: not monitors(), "the end of the one that was killed; what matters is that nobody follows it")
     kept.shows(HealthState.HEALTHY)  # its end is heard of
     assert len(monitors()) == 1
 

@@ -9,6 +9,7 @@ import pytest
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.log_lines import LogStream
+from oarlock_local import patience
 from oarlock_trainer.agent import logs, termination
 from oarlock_trainer.agent.history.clean_lines import CleanLines
 from oarlock_trainer.agent.history.history import History
@@ -54,7 +55,7 @@ def history(tmp_path: Path) -> History:
         pytest.param(lambda history, _: history.gathered({0: "n"}), id="gathered"),
         pytest.param(lambda history, _: history.kept_stacks("stacks"), id="stacks"),
         pytest.param(lambda history, board: history.ended(REPORT, board.status), id="ended"),
-        pytest.param(lambda history, _: history.close(10), id="close"),
+        pytest.param(lambda history, _: history.close(patience.SECONDS), id="close"),
     ],
 )
 def test_a_mistake_in_the_history_ends_it_alone_and_is_told_once(
@@ -72,7 +73,7 @@ def test_a_mistake_in_the_history_ends_it_alone_and_is_told_once(
     for _ in range(2):
         call(history, board)
     assert [record.getMessage() for record in caplog.records] == ["the history ends here, training goes on"]
-    history.close(10)
+    history.close(patience.SECONDS)
 
 
 def test_a_log_call_that_is_wrong_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

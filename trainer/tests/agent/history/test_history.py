@@ -9,13 +9,13 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_process import eventually
 
 from oarlock_api.contract import history
 from oarlock_api.contract.history import OperatorNotes, StoryLine, StoryType
 from oarlock_api.contract.kept_spec import SPEC, read_spec, settings
 from oarlock_api.contract.layout import REPORT_PAGE
 from oarlock_api.contract.log_lines import LogStream, begun_incarnation, read_log
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from agent_process import Agent

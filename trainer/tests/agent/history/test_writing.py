@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_process import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_api.contract.gzip_members import read_members
 from oarlock_api.contract.history import LOGS, STACKS, STORY, StoryLine, parse_story, stacks_name
 from oarlock_api.contract.log_lines import LogStream, read_log
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.history import writer
 from oarlock_trainer.agent.history.clean_lines import LONGEST_LINE, CleanLines
 from oarlock_trainer.agent.history.log_file import LogFile
@@ -123,7 +124,7 @@ def test_storage_that_hangs_costs_the_oldest_output_and_what_is_missing_is_said(
         history.print(piece)  # returns, though nothing is written
     history.print(b"the last\n")
     storage.open.set()
-    history.close(10)
+    history.close(patience.SECONDS)
     kept = b"".join(storage.kept)
     assert kept.endswith(b"the last\n")
     missing = 20 * len(piece) - kept.count(b"x")
@@ -145,7 +146,7 @@ def test_a_disk_that_was_full_for_a_while_costs_nothing(storage: Storage, tmp_pa
     eventually(lambda: history._failed, "an append that failed")
     storage.error = None
     eventually(lambda: storage.lines, "the next one")
-    history.close(10)
+    history.close(patience.SECONDS)
     assert (b"".join(storage.kept), storage.lines) == (b"one\n", ["line one"])
 
 
@@ -157,7 +158,7 @@ def test_nothing_is_written_before_the_output_is_there(storage: Storage, tmp_pat
     assert not storage.lines
     output.mkdir()
     eventually(lambda: storage.lines, "the line")
-    history.close(10)
+    history.close(patience.SECONDS)
 
 
 WRITE_FOR_EVER = """

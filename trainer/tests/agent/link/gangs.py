@@ -9,8 +9,8 @@ import socket
 import threading
 from typing import Any
 
-from agent_process import eventually
-
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.link import proof
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.link.protocol import Hello, News, PeerLost, decode, encode
@@ -173,7 +173,7 @@ class Stranger:
     """A plain connection to rank 0 that says what a test has it say. With `key` it can prove that it knows that one."""
 
     def __init__(self, port: int, *, key: bytes | None = None) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=patience.SECONDS)
         self._key = key
 
     def say(self, **values: Any) -> None:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import eventually
 from gangs import ATTEMPT, JOB_UID, KEY, Gang, Stranger
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.link import proof
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.link.protocol import Hello, Leave, Left, encode

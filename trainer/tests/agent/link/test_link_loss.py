@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import select
 import socket
-import time
+import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_process import eventually
 from gangs import ATTEMPT, JOB_UID, KEY, Gang, Network, Stranger, time_of_silence
 
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.link.protocol import Left, PeerLost
 
@@ -231,12 +232,20 @@ def test_a_leader_of_the_attempt_before_is_passed_over(gang_of: GangOf, reserved
     gang.stand(1)
 
 
-def test_a_name_that_is_not_known_yet_holds_nobody_up() -> None:
-    before = time.monotonic()
+def test_a_name_that_is_not_known_yet_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def unanswered(*_: object, **__: object) -> list[object]:
+        asked.set()
+        answers.wait()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", unanswered)
     link = GangLink(job_uid=JOB_UID, attempt=1, rank=1, nodes=2, leader="flux-0.flux.invalid", port=9401)
+    assert asked.wait(patience.SECONDS)
     link.leave(87, "unfit")
-    assert time.monotonic() - before < 1.0
     assert link.news() == []
+    answers.set()
 
 
 def test_a_port_that_is_taken_is_an_error_of_rank_0s_constructor(gang_of: GangOf) -> None:
@@ -260,31 +269,28 @@ def test_the_descriptor_is_readable_while_there_is_news_and_only_then(gang_of: G
     link = gang.links[0]
     assert select.select([link.descriptor], [], [], 0)[0] == []
     gang.links[1].leave(80, "GPU 2 fell off the bus")
-    assert select.select([link.descriptor], [], [], 30)[0] == [link.descriptor]
+    assert select.select([link.descriptor], [], [], patience.SECONDS)[0] == [link.descriptor]
     assert link.news() == [PeerLost(1, 80, "GPU 2 fell off the bus")]
     assert select.select([link.descriptor], [], [], 0)[0] == []
 
 
-def test_leave_returns_fast_though_a_member_is_stuck(gang_of: GangOf) -> None:
+def test_leave_returns_though_a_member_is_stuck(gang_of: GangOf) -> None:
     gang = gang_of(3)
     stuck = Stranger(gang.port, key=gang.key)
     stuck.hello(rank=2)
     gang.join(1)
     gang.stand(1)
-    before = time.monotonic()
     gang.links[0].leave(83, "hang")
-    assert time.monotonic() - before < 1.0
     assert gang.loss(1) == PeerLost(0, 83, "hang")
     stuck.close()
 
 
-def test_leave_returns_fast_though_the_leader_is_stuck() -> None:
+def test_leave_returns_though_the_leader_is_stuck() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         link = GangLink(job_uid=JOB_UID, attempt=1, rank=1, nodes=2, leader="127.0.0.1", port=deaf.getsockname()[1])
         eventually(lambda: link._role._connection, "a connection")
-        before = time.monotonic()
         link.leave(83, "hang")
-        assert time.monotonic() - before < 1.0
+        assert eventually(link._over.is_set, "the end of its thread")
 
 
 def test_leaving_again_says_nothing_more(gang_of: GangOf) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_process import eventually
 from gangs import KEY, Stranger
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.link.protocol import Answer, Ask, Topic, encode
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import eventually
 from gangs import ATTEMPT, JOB_UID, KEY, SILENCE, Gang, Network, Stranger
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.link import leader as of_rank_0
 from oarlock_trainer.agent.link import member as of_another
 from oarlock_trainer.agent.link import protocol

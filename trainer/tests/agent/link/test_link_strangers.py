@@ -10,9 +10,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import eventually
 from gangs import Gang, Stranger, time_of_silence
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.link.protocol import MAX_LINE, PeerLost
 

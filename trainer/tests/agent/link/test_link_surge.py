@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import eventually
-from gangs import KEY, Gang
+from gangs import KEY, Gang, time_of_silence
 
 from oarlock_api.contract.rounds import SurgePod
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.link.protocol import Left, MissedPod
 from oarlock_trainer.agent.rounds.model import Report
 from oarlock_trainer.agent.rounds.surge import Surging, Waiting
@@ -82,7 +82,7 @@ def test_it_waits_for_longer_than_a_silence_and_is_welcome_as_soon_as_the_one_be
     gang.join_all()
     old, new = gang.links[1], surge(gang, 1)
     waits(gang, (1, 2))
-    time.sleep(1.5 * gang.silence)
+    time_of_silence(gang)
     assert not new.admitted
     assert losses(gang) == []
     old.leave(86, "asked to go")
@@ -145,7 +145,7 @@ def test_it_finds_the_next_rank_0_by_itself(gang_of: GangOf) -> None:
     gang.crash("old")  # type: ignore[arg-type]
     leader = gang.links[0]
     gang.crash(0)
-    assert leader._over.wait(10), "its port is free"
+    assert leader._over.wait(patience.SECONDS), "its port is free"
     gang.join(0, incarnation=2)
     eventually(lambda: new.admitted, "its welcome, as this one knows of no pod before it")
 

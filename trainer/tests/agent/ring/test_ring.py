@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import eventually, free_port
+from agent_process import free_port
 from keeping import CONTENT, content, keep
 from rings import POD, Rings, assigned
 
 from oarlock_api.contract.rounds import InPlace
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.ring import restore
 from oarlock_trainer.agent.ring import ring as module
 from oarlock_trainer.checkpoint.memory.held import Held, held, steps_of

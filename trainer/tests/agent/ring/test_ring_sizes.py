@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_process import eventually
 from keeping import CONTENT, content, keep
 from rings import Rings
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.ring import parts_server, peer, pull, restore
 from oarlock_trainer.agent.ring import ring as module
 from oarlock_trainer.checkpoint.memory.held import state_name, steps_of

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import own_program
 import pytest
-from agent_process import Agent, eventually, free_port, lives, pair
+from agent_process import Agent, free_port, lives, pair
 from pythons import PYTHONS
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def in_place(agent: Agent) -> Agent:
     agent.job["recovery"] = {"inPlace": "Auto"}
     agent.job["preflight"]["storage"] = False
+    agent.environment["OARLOCK_BACKOFF"] = "0 0"  # what a gang waits otherwise: test_rounds_backoff.py
     return agent
 
 
@@ -124,6 +126,7 @@ def test_without_in_place_a_command_that_is_killed_ends_its_pod(lone: Agent, bun
     assert not (lone.scratch / "round-2").exists()
 
 
+@pytest.mark.deep
 def test_a_command_that_fails_at_once_ends_its_pod_after_three_rounds_with_the_last_ones_own_words(
     lone: Agent, bundle: Path
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rounds_world import LIMITS, World
 
+from oarlock_local.pytest_tiers import examples
 from oarlock_trainer.agent.rounds.membership import Membership
 from oarlock_trainer.agent.rounds.model import Round, Wanted
 
@@ -45,7 +46,7 @@ def live(gang: Membership, seed: int, events: list[tuple[float, str, int]], *, l
 
 @LINKED
 @GANGS
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data(), st.integers(0, 2**32), st.lists(EVENTS, max_size=12))
 def test_no_two_rounds_ever_run_at_once_and_no_rank_is_held_twice(
     linked: Any, gangs: Any, data: st.DataObject, seed: int, events: list[tuple[float, str, int]]
@@ -53,7 +54,7 @@ def test_no_two_rounds_ever_run_at_once_and_no_rank_is_held_twice(
     live(data.draw(gangs), seed, events, linked=linked).run(20.0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.integers(2, 3),
     st.integers(0, 2**32),
@@ -72,7 +73,7 @@ def test_a_pod_that_is_made_anew_while_nobody_can_stop_the_one_before_never_trai
     world.run(12.0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(2, 4), st.integers(0, 2**32), st.floats(2.0, 6.0), st.sampled_from(["break_gpu", "kill_pod"]))
 def test_a_spare_waits_for_no_lease_of_a_pod_that_is_known_to_be_over(
     nodes: int, seed: int, trained: float, how: str
@@ -87,7 +88,7 @@ def test_a_spare_waits_for_no_lease_of_a_pod_that_is_known_to_be_over(
     assert world.members(world.rounds[-1])[1] == nodes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(2, 4), st.integers(0, 1), st.integers(0, 2**32), st.floats(2.0, 6.0), st.integers(0, 3))
 def test_a_pod_that_is_asked_to_go_costs_no_step_and_the_others_stay(
     nodes: int, spares: int, seed: int, trained: float, rank: int
@@ -106,7 +107,7 @@ def test_a_pod_that_is_asked_to_go_costs_no_step_and_the_others_stay(
     assert (end.rank, end.replaced, world.kills) == (asked.rank, True, 0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(2, 4), st.integers(0, 2**32), st.floats(2.0, 6.0), st.integers(1, 3), st.floats(0.0, 7.0))
 def test_a_gang_trains_on_until_the_next_pod_is_ready_which_then_waits_for_no_lease(
     nodes: int, seed: int, trained: float, rank: int, ready: float
@@ -134,7 +135,7 @@ def test_a_gang_trains_on_until_the_next_pod_is_ready_which_then_waits_for_no_le
 
 @LINKED
 @GANGS
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data(), st.integers(0, 2**32), st.lists(EVENTS, max_size=6))
 def test_once_all_is_well_the_gang_trains_again_at_its_full_size_or_has_left(
     linked: Any, gangs: Any, data: st.DataObject, seed: int, events: list[tuple[float, str, int]]
@@ -174,7 +175,7 @@ def test_a_gang_that_shrinks_goes_on_from_the_memory_of_those_that_are_left() ->
 
 
 @GANGS
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data(), st.integers(0, 2**32))
 def test_rounds_that_finish_no_step_are_bounded(gangs: Any, data: st.DataObject, seed: int) -> None:
     gang = data.draw(gangs)
@@ -189,7 +190,7 @@ def test_rounds_that_finish_no_step_are_bounded(gangs: Any, data: st.DataObject,
 
 
 @GANGS
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data(), st.integers(0, 2**32))
 def test_a_program_that_fails_again_without_a_step_waits_before_its_next_round(
     gangs: Any, data: st.DataObject, seed: int

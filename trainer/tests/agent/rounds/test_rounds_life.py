@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import Agent, eventually, lives, pair
+from agent_process import Agent, lives, pair
 
 from oarlock_api.contract.history import read_story
+from oarlock_local.patience import eventually
 from oarlock_trainer.checkpoint.memory.held import folder_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 def in_place(agent: Agent) -> Agent:
     agent.job["recovery"] = {"inPlace": "Auto"}
+    agent.environment["OARLOCK_BACKOFF"] = "0 0"  # what a gang waits otherwise: test_rounds_backoff.py
     return agent
 
 
@@ -240,6 +242,7 @@ def test_a_rank_that_hangs_is_killed_with_its_gang_and_its_stacks_are_kept(lone:
     assert end["code"] == 83
 
 
+@pytest.mark.deep
 def test_each_fault_is_a_round_of_its_own_whichever_node_has_it(gang: list[Agent]) -> None:
     before = linked(gang)
     for number, victim in enumerate((3, 0), start=2):

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import nvml_library
 import pytest
-from agent_process import Agent, eventually, free_port, lives
+from agent_process import Agent, free_port, lives
 
 from oarlock_api.contract.gang_key import attempt_key
 from oarlock_local import nvml
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent import supervise
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.link.protocol import MissedPod

@@ -8,9 +8,10 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import Agent, eventually, lives, pair
+from agent_process import Agent, lives, pair
 
 from oarlock_api.contract.history import read_story
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

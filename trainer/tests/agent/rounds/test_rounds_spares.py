@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import Agent, agents_of, eventually, lives
+from agent_process import KEY, Agent, agents_of, lives
 
-from oarlock_api.contract import gang_key
 from oarlock_api.contract.history import read_story
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +24,7 @@ def gang(tmp_path: Path) -> Iterator[list[Agent]]:
     agents = agents_of(tmp_path, pods=3)
     for agent in agents:
         agent.job |= {"spares": 1, "recovery": {"inPlace": "Auto", "standbySeconds": 300}}
-        (agent.scratch / "key").write_text("ab" * 32)
+        (agent.scratch / "key").write_text(KEY)
         agent.environment["OARLOCK_REPLACES_PODS"] = "1"
     yield agents
     for agent in agents:
@@ -107,8 +106,7 @@ def test_a_spare_takes_the_place_of_a_pod_as_soon_as_the_operator_has_seen_its_e
     training(gang)
     eventually(lambda: gang[2].status()["phase"] == "Standby", "that it is ready")
     gang[1].end()
-    key = gang_key.attempt_key(bytes.fromhex("ab" * 32), "uid-of-job", 3)
-    gang[0].get(gang_key.question(key, "/status", pod_uid="uid-of-pod", now=time.time(), ended="1-2"))
+    gang[0].hear_of_the_end(1, next_incarnation=2)
     status = in_round(gang[0], 2)
     (end,) = status["rounds"]
     assert (status["members"], end["rank"], end["lostPod"]) == ([0, 2], 1, True)
@@ -126,9 +124,11 @@ def test_the_history_says_on_which_nodes_a_gang_is_once_all_are_there_that_train
     assert set(complete.data["nodes"]) == {"0", "1", "2"}
 
 
+@pytest.mark.deep
 def test_a_spare_that_is_lost_and_comes_back_ends_no_round(gang: list[Agent]) -> None:
     ranks = training(gang)
     gang[2].end()
+    gang[0].hear_of_the_end(2, next_incarnation=2)
     (lost,) = eventually(lambda: gang[0].status().get("lost"), "the lost spare")
     assert lost["rank"] == 2
     replace(gang[2])
@@ -147,6 +147,7 @@ def test_a_spare_that_is_asked_to_go_ends_no_round(gang: list[Agent]) -> None:
     finish(gang)
 
 
+@pytest.mark.deep
 def test_a_spare_that_is_unfit_ends_no_round(gang: list[Agent]) -> None:
     # It may be gone before it has said a word to the others: its end is for the operator to see.
     gang[2].job["output_directory"] = "/proc/nowhere"
@@ -174,9 +175,11 @@ def test_a_gang_that_is_told_to_go_saves_and_leaves_also_where_its_spare_has_gon
         assert (agent.scratch / f"saved-{2 * node}").exists()
 
 
+@pytest.mark.deep
 def test_a_new_rank_0_leads_on_a_gang_in_which_a_spare_trains(gang: list[Agent]) -> None:
     training(gang)
     gang[1].end()
+    gang[0].hear_of_the_end(1, next_incarnation=2)
     in_round(gang[0], 2)
     gang[0].end()
     replace(gang[0])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oarlock_api.contract.figures import FIGURES, Figures
 from oarlock_api.contract.reads import MAX_BODY, MOST_FIGURES, WITHIN_ONLY, parse_figures_body
 from oarlock_api.contract.status import PodStatus
+from oarlock_local import patience
 from oarlock_trainer.agent.status import access, from_within
 from oarlock_trainer.agent.status.access import is_from_here
 from oarlock_trainer.agent.status.from_within import FromWithin
@@ -44,7 +45,7 @@ def port(tmp_path: Path) -> int:
 
 
 def get(port: int, target: str, *, host: str = "localhost", method: str = "GET") -> tuple[int, bytes]:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=patience.SECONDS)) as connection:
         connection.request(method, target, headers={"Host": host})
         answer = connection.getresponse()
         return answer.status, answer.read()

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from oarlock_api.contract.health import Health, HealthState
 from oarlock_api.contract.status import Degradation, MemoryStatus, PodPhase, parse_status
+from oarlock_local import patience
 from oarlock_trainer.agent.status import metrics
 from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.status.status_server import StatusServer
@@ -205,7 +206,7 @@ def test_status_is_the_contracts_json(board: StatusBoard) -> None:
 )
 def test_strange_requests_get_a_short_answer(board: StatusBoard, request_line: bytes, answer: bytes) -> None:
     port = int(serve(board).rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=patience.SECONDS) as client:
         client.sendall(request_line)
         client.shutdown(socket.SHUT_WR)
         assert answer in client.recv(4096)
@@ -221,7 +222,7 @@ def test_silent_clients_leave_room_for_others(board: StatusBoard) -> None:
     base = serve(board)
     port = int(base.rpartition(":")[2])
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(8)]
-    with urllib.request.urlopen(base + "/healthz", timeout=10) as answer:  # noqa: S310
+    with urllib.request.urlopen(base + "/healthz", timeout=patience.SECONDS) as answer:  # noqa: S310
         assert answer.status == 200
     for client in silent:
         client.close()

@@ -10,6 +10,7 @@ import pytest
 from oarlock_api.contract.gang_key import REFUSED, answered, question
 from oarlock_api.contract.rounds import SurgePod
 from oarlock_api.contract.status import PodStatus, parse_status
+from oarlock_local import patience
 from oarlock_trainer.agent.status import access
 from oarlock_trainer.agent.status.access import StatusAccess
 from oarlock_trainer.agent.status.status_server import StatusServer
@@ -28,7 +29,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def get(port: int, target: str, *, host: str = "localhost") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience.SECONDS)
     connection.request("GET", target, headers={"Host": host})
     answer = connection.getresponse()
     return answer.status, answer.read().decode()

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_api.contract.status import PodStatus
+from oarlock_local import patience
 from oarlock_trainer.agent.status import status_server
 from oarlock_trainer.agent.status.access import StatusAccess
 from oarlock_trainer.agent.status.connection_limit import ConnectionLimit
@@ -32,7 +34,9 @@ def serve(access: StatusAccess | None = None) -> int:
 
 
 def get(port: int, path: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=("127.0.0.200", 0))
+    connection = http.client.HTTPConnection(
+        "127.0.0.1", port, timeout=patience.SECONDS, source_address=("127.0.0.200", 0)
+    )
     with contextlib.closing(connection):
         connection.request("GET", path)
         return connection.getresponse().status
@@ -66,7 +70,7 @@ class Tricklers:
 
     def _connect(self, index: int) -> socket.socket:
         source = (self._addresses[index], 0)
-        client = socket.create_connection(("127.0.0.1", self._port), timeout=30, source_address=source)
+        client = socket.create_connection(("127.0.0.1", self._port), timeout=patience.SECONDS, source_address=source)
         with contextlib.suppress(OSError):
             client.sendall(SLOW_REQUEST)
         return client
@@ -101,7 +105,8 @@ def test_a_client_has_one_deadline_for_everything_that_it_sends(monkeypatch: pyt
     monkeypatch.setattr(status_server, "_CLIENT_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", serve()), timeout=0.05) as client:
         client.sendall(start)
-        for _ in range(200):  # ten seconds, of which no twentieth passes without a byte
+        until = time.monotonic() + patience.SECONDS
+        while time.monotonic() < until:  # and no twentieth of a second passes without a byte
             try:
                 client.sendall(b"x")
                 if client.recv(4096) == b"":
@@ -114,7 +119,7 @@ def test_a_client_has_one_deadline_for_everything_that_it_sends(monkeypatch: pyt
 
 
 def test_a_request_without_a_body_is_not_listened_to_any_longer() -> None:
-    with socket.create_connection(("127.0.0.1", serve()), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", serve()), timeout=patience.SECONDS) as client:
         client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
         answer = b""
         while chunk := client.recv(4096):
@@ -124,7 +129,7 @@ def test_a_request_without_a_body_is_not_listened_to_any_longer() -> None:
 
 
 def test_a_request_of_any_length_costs_little_memory() -> None:
-    with socket.create_connection(("127.0.0.1", serve()), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", serve()), timeout=patience.SECONDS) as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\n")
         assert is_closed_to(client, chunks=90), "fewer than Python's own reader takes, of a length that it takes"
 

@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from oarlock_api.contract.status import PodStatus
+from oarlock_local import patience
 from oarlock_trainer.agent.status.access import is_here
 from oarlock_trainer.agent.status.status_server import StatusServer
 from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
@@ -28,7 +29,7 @@ def serve(inbox: Inbox | None) -> int:
 def post(
     port: int, body: bytes, *, path: str = "/webhook", host: str = "127.0.0.1", **headers: str
 ) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection(host, port, timeout=10)
+    connection = http.client.HTTPConnection(host, port, timeout=patience.SECONDS)
     connection.request("POST", path, body, {"Content-Type": "application/json", **headers})
     answer = connection.getresponse()
     return answer.status, answer.read()
@@ -56,7 +57,7 @@ def test_what_is_not_taken_gets_its_answer(body: bytes, path: str, answer: tuple
 
 
 def test_a_body_of_unknown_length_is_not_read() -> None:
-    with socket.create_connection(("127.0.0.1", serve(Inbox())), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", serve(Inbox())), timeout=patience.SECONDS) as client:
         client.sendall(b"POST /webhook HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
         assert b" 411 " in client.recv(4096)
 
@@ -98,7 +99,7 @@ def test_metrics_count_what_was_received() -> None:
     port = serve(Inbox())
     post(port, STEP)
     post(port, b"{}")
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience.SECONDS)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     assert "# TYPE oarlock_trainer_reports_total counter" in text

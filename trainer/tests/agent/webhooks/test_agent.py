@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import eventually
 from webhook_inbox import TOKEN_REF, URL_REF, variable
 from webhook_pod import FAULT, FRESH, LIFE, LOST, assignment, kinds, telling
 from webhook_schema import complaints
@@ -19,6 +18,8 @@ from webhook_schema import complaints
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.sections import Webhook
 from oarlock_api.contract.webhooks import WebhookLevel, WebhookType
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent import webhooks as package
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 
@@ -32,7 +33,7 @@ def test_a_run_is_told_from_its_checks_to_its_summary_as_the_schema_says(inbox: 
         for _ in range(3):
             webhooks.observe(status)
     webhooks.ended(None, LIFE[-1])
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     told = [one.json for one in inbox.received]
     assert [complaints(payload) for payload in told] == [[]] * len(told)
     assert [
@@ -61,7 +62,7 @@ def test_a_receiver_hears_only_what_it_asked_for(inbox: Inbox, other: Inbox) -> 
     for status in LIFE:
         webhooks.observe(status)
     webhooks.ended(replace(LOST, failure_class="Application", code=1), LIFE[-1])
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert kinds(inbox) == ["training.checkpoint"]
     assert kinds(other) == ["error", "training.status"]
 
@@ -81,7 +82,7 @@ def test_a_chat_hears_of_progress_only_if_it_asks_for_it(inbox: Inbox, fields: d
     webhooks = Webhooks([lane[0] for lane in plain._lanes], plain._identity, now=lambda: next(now))
     webhooks.observe(LIFE[3])
     webhooks.observe(replace(LIFE[3], figures=Figures(step=2)))
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert [one.headers["X-Oarlock-Event"] for one in inbox.received if "progress" in str(one.headers)] == told
 
 
@@ -94,7 +95,7 @@ def test_discord_gets_text_and_everybody_else_the_payload_each_with_its_prefix(i
         {},
     )
     webhooks.gpu_fault(FAULT)
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert inbox.received[0].json["message"] == "[one] GPU 5 has fallen off the bus"
     assert other.received[0].json == {
         "content": "[two] 🔴 **GPU fault on node gpu-0**\nGPU 5 has fallen off the bus\n"
@@ -107,7 +108,7 @@ def test_no_message_holds_a_secret_of_the_job(inbox: Inbox) -> None:
     environment = {variable(TOKEN_REF): "tok-0123456789", "OARLOCK_SECRET_OTHER": "s3-key-of-somebody"}
     webhooks = telling(inbox, environment=environment, auth_secret_ref=TOKEN_REF)
     webhooks.gpu_fault(replace(FAULT, message="it said tok-0123456789 and s3-key-of-somebody"))
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert inbox.received[0].headers["X-API-Key"] == "tok-0123456789"
     assert inbox.received[0].json["message"] == "it said *** and ***"
 
@@ -131,7 +132,7 @@ def test_what_is_told_while_the_pod_ends_still_goes_out(inbox: Inbox) -> None:
         webhooks.observe(status)
     webhooks.gpu_fault(FAULT)
     webhooks.ended(LOST, LIFE[-1])
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     tally = webhooks.tallies["test"]
     assert (tally.sent, tally.lost, tally.dropped) == (len(inbox.received), 0, 0)
     assert {"gpu.fault", "training.status", "training.summary"} <= set(kinds(inbox))
@@ -144,7 +145,7 @@ def test_a_receiver_whose_secret_is_missing_is_told_of_and_the_others_work(
         assignment(Webhook(name="lost", url_secret_ref=URL_REF), Webhook(name="test", url=inbox.url)), {}
     )
     webhooks.gpu_fault(FAULT)
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert kinds(inbox) == ["gpu.fault"]
     assert f"webhook lost gets nothing: {variable(URL_REF)} is empty" in caplog.text
 
@@ -174,7 +175,7 @@ def test_without_a_receiver_nothing_happens_and_no_thread_is_started() -> None:
         webhooks.observe(status)
     webhooks.gpu_fault(FAULT)
     webhooks.ended(LOST, FRESH)
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert (threading.active_count(), webhooks.tallies) == (before, {})
 
 
@@ -186,14 +187,14 @@ def test_what_cannot_be_told_is_logged_and_harms_nobody(inbox: Inbox, caplog: py
         webhooks.ended(LOST, None)  # type: ignore[arg-type]
     assert caplog.text.count("a webhook message could not be made") >= 3
     webhooks.gpu_fault(FAULT)
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert "gpu.fault" in kinds(inbox)
 
 
 def test_text_that_is_no_unicode_is_sent_as_far_as_it_is(inbox: Inbox) -> None:
     webhooks = telling(inbox)
     webhooks.gpu_fault(replace(FAULT, message="a file \udcff name"))
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert json.loads(inbox.received[0].body)["message"] == "a file ? name"
 
 

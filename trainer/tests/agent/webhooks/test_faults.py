@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from agent_process import eventually
 from webhook_pod import FAULT, FRESH, GPU, LIFE, LOST, everything, kinds, telling
 from webhook_schema import complaints
 
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.webhooks import WebhookLevel
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from webhook_inbox import Inbox
@@ -26,7 +27,7 @@ def test_a_pod_other_than_rank_0_s_is_silent_about_the_run_and_not_about_its_fau
         webhooks.observe(status)
     webhooks.gpu_fault(FAULT)
     webhooks.ended(LOST, LIFE[-1])
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert kinds(inbox) == ["gpu.fault"]
     assert (inbox.received[0].json["node"], inbox.received[0].json["step"]) == ("gpu-1", 20)
 
@@ -36,14 +37,14 @@ def test_a_fault_is_told_once_however_often_it_is_seen_and_the_end_does_not_repe
     for _ in range(8):
         webhooks.gpu_fault(FAULT)
     webhooks.ended(LOST, FRESH)
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert kinds(inbox) == ["gpu.fault"]
 
 
 def test_a_fault_that_nobody_told_before_is_told_at_the_end(inbox: Inbox) -> None:
     webhooks = telling(inbox, rank=1)
     webhooks.ended(LOST, FRESH)
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert [one.json["fault"]["verdict"] for one in inbox.received] == ["ReplaceNode"]
     assert complaints(inbox.received[0].json) == []
 
@@ -52,7 +53,7 @@ def test_a_warning_about_a_gpu_does_not_silence_the_fault_that_follows(inbox: In
     webhooks = telling(inbox, rank=1)
     webhooks.gpu_fault(replace(FAULT, verdict=GpuVerdict.HOLD, xid=63))
     webhooks.ended(LOST, FRESH)
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert {one.json["severity"] for one in inbox.received} == {"warning", "critical"}
 
 
@@ -73,7 +74,7 @@ def test_a_pod_tells_of_an_error_of_its_own_and_not_of_another_s(
 ) -> None:
     webhooks = telling(inbox, rank=1)
     webhooks.ended(replace(LOST, failure_class=kind, code=code, gpu=None, xid=None), FRESH)
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert kinds(inbox) == told
     assert [complaints(one.json) for one in inbox.received] == [[]] * len(told)
 
@@ -109,5 +110,5 @@ def test_many_threads_may_tell_at_once(inbox: Inbox) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    webhooks.close(within=20.0)
+    webhooks.close(within=patience.SECONDS)
     assert sorted(one.json["fault"]["gpu"]["uuid"] for one in inbox.received) == [f"GPU-{n}" for n in range(8)]

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import eventually
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from webhook_inbox import KEY_REF, QUICK, TOKEN_REF, Inbox, delivered, message, variable
 
 from oarlock_api.contract.sections import Webhook
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.webhooks.delivery import Post, address_of
 from oarlock_trainer.agent.webhooks.receivers import receiver_of
 from oarlock_trainer.agent.webhooks.sender import Sender, Tally

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_process import eventually
 from webhook_schema import complaints
+
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from agent_process import Agent

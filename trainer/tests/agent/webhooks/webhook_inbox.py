@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from agent_process import eventually
-
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.contract.sections import SecretKeyRef, Webhook
 from oarlock_api.contract.webhooks import WebhookLevel
+from oarlock_local import patience
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.webhooks.outbox import QueuedMessage
 from oarlock_trainer.agent.webhooks.pace import RetryPolicy
 from oarlock_trainer.agent.webhooks.receivers import Receiver, receiver_of
@@ -67,7 +67,7 @@ class Inbox:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 inbox.received.append(Received(self.path, dict(self.headers), body, time.monotonic()))
-                inbox.answers.open.wait(60)
+                inbox.answers.open.wait(patience.SECONDS)
                 if inbox.answers.drip:
                     self._drip()
                     return
@@ -125,7 +125,7 @@ def message(text: str = "x", level: WebhookLevel = WebhookLevel.INFO, kind: str 
     return QueuedMessage(type=kind, level=level, body=text.encode())
 
 
-def finished(sender: Sender, within: float = 20.0) -> Tally:
+def finished(sender: Sender, within: float = patience.SECONDS) -> Tally:
     """Close and wait; `within` is a bound, not a pause."""
     sender.close(time.monotonic() + within)
     sender.join()

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent_process import eventually
-
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.sections import Webhook
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
+from oarlock_local.patience import eventually
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 from oarlock_trainer.runtime.assignment import Assignment, Pod

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from PIL import Image
 
 from oarlock_api.contract.job_file import JobFile
+from oarlock_local import patience
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.metadata import listing, sources
@@ -33,7 +34,6 @@ from oarlock_trainer.runtime.job import Job, RankInfo, parse_training
 from oarlock_trainer.storage.local import LocalFiles
 from oarlock_trainer.storage.locations import Locations
 
-DEADLINE = 60.0
 FORK = multiprocessing.get_context("fork")
 
 
@@ -77,7 +77,7 @@ def scanned(
     for child in children:
         child.start()
     for child in children:
-        child.join(DEADLINE)
+        child.join(patience.SECONDS)
         assert child.exitcode == 0
     outcomes = [pickle.loads(Path(f"{meeting}-{rank}").read_bytes()) for rank in range(ranks)]  # noqa: S301 - ours
     if isinstance(outcomes[0], TrainingEnd):

@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import Agent, eventually
+from agent_process import Agent
 
+from oarlock_local.patience import eventually
 from oarlock_trainer.preflight.checks import Preflight
 from oarlock_trainer.runtime.assignment import read_assignment
 
@@ -78,6 +79,7 @@ def test_every_pod_shows_the_milliseconds_of_each_node_in_status_and_log(pods: l
     assert [agent.wait() for agent in pods] == [0, 0]
 
 
+@pytest.mark.deep
 def test_a_pod_whose_peer_never_comes_ends_with_82_once_it_has_waited_as_long_as_pods_may_be_apart(
     pods: list[Agent],
 ) -> None:

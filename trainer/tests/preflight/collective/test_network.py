@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.contract.status import CheckResult
+from oarlock_local import patience
 from oarlock_trainer.health.fabric import Fabric, NcclLog, network_of, read_fabric
 from oarlock_trainer.preflight import network
 from oarlock_trainer.preflight.collective.node_names import NodeNames
@@ -183,7 +184,12 @@ def test_nccl_itself_writes_into_the_log_that_is_read() -> None:
         pytest.skip("this torch brings no NCCL")
     library = Path(next(iter(spec.submodule_search_locations))) / "lib/libnccl.so.2"
     found = subprocess.run(
-        [sys.executable, __file__, str(library)], env=_quiet(), capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, __file__, str(library)],
+        env=_quiet(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience.SECONDS,
     )
     assert "NCCL INFO" in found.stdout, found
 
