@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oarlock_local.pytest_tiers import Tier
-from tests.tiers.lanes import Part
+from tests.tiers.lanes import WORKERS, Part
 from tests.tiers.report import Test
 
 COSTS = Path(__file__).with_name("deep.tsv")
 UNMEASURED = 60.0
-WORKERS = 2
 START = 25.0
 """Seconds of each worker of a suite with local nodes until its first test runs."""
 

@@ -31,8 +31,9 @@ from tests.tiers import report
 ROOT = Path(__file__).resolve().parents[2]
 ON = {Lane.CONTROL_PLANE: ("api", "operator", "tests", "local"), Lane.NODES: ("tests",)}
 """Suites with tests of the quick tier on a cluster, in the order in which they run: who changes the cluster is last."""
-_WAITING = {"trainer": 3, "local": 3}
-"""Workers in the deep tier, where it is not two: tests of these suites wait for processes more than they compute."""
+WORKERS = 2
+_OF_MANY = {Tier.QUICK: {"trainer": 4}, Tier.DEEP: {"trainer": 3, "local": 3}}
+"""Workers where it is not two: tests of these suites wait for processes more than they compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +44,19 @@ class Part:
     files: tuple[str, ...] = ()
 
 
-def run(parts: Sequence[Part], tier: Tier, *, workers: int = 2, extra: Sequence[str] = ()) -> bool:
-    """Run the parts; True where all passed. `workers`: of the quick tier's tests without clusters. `extra` goes to pytest."""
-    runs = _Runs(tier, extra)
+def run(parts: Sequence[Part], tier: Tier, *, times: int = 1, extra: Sequence[str] = ()) -> bool:
+    """Run the parts; True where all passed. `times`: with so many times the workers. `extra` goes to pytest."""
+    runs = _Runs(tier, times, extra)
     if tier is Tier.QUICK:
         with tempfile.TemporaryDirectory(prefix="oarlock-tests-") as state, ThreadPoolExecutor() as pool:
             beside = [pool.submit(_on_a_cluster, runs, lane, parts, Path(state)) for lane in ON]
             for part in parts:
-                runs.run(part, "--lane", Lane.PURE, "-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder")
+                runs.run(part, "--lane", Lane.PURE, *runs.workers(part.suite))
             for lane in beside:
                 lane.result()
     else:
         for part in parts:
-            number = _WAITING.get(part.suite, 2)
-            runs.run(part, "-n", str(number), "--dist", "loadfile", "--no-loadscope-reorder", streams=True)
+            runs.run(part, *runs.workers(part.suite), streams=True)
     runs.try_again_alone()
     return not runs.failed
 
@@ -83,11 +83,16 @@ def _cluster(lane: Lane, state: Path) -> Iterator[dict[str, str]]:
 class _Runs:
     """pytest's runs of one tier, and what failed in them."""
 
-    def __init__(self, tier: Tier, extra: Sequence[str]) -> None:
+    def __init__(self, tier: Tier, times: int, extra: Sequence[str]) -> None:
         self.failed = False
-        self._tier, self._extra = tier, extra
+        self._tier, self._times, self._extra = tier, times, extra
         self._printing = threading.Lock()
         self._again: list[Part] = []
+
+    def workers(self, suite: str) -> tuple[str, ...]:
+        """pytest's arguments for a suite whose tests several workers share, a file each."""
+        number = _OF_MANY[self._tier].get(suite, WORKERS) * self._times
+        return ("-n", str(number), "--dist", "loadfile", "--no-loadscope-reorder")
 
     def run(
         self, part: Part, *arguments: str, environment: Mapping[str, str] | None = None, streams: bool = False

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         os.environ[FOLDER] = str(records)
         began = time.monotonic()
         with load() if asked.beside == "load" else nullcontext():
-            passed = run([Part(suite) for suite in suites], Tier.QUICK, workers=6 if asked.beside == "workers" else 2)
+            passed = run([Part(suite) for suite in suites], Tier.QUICK, times=3 if asked.beside == "workers" else 1)
         seconds = time.monotonic() - began
         history.add(
             report.read(records),

@@ -54,6 +54,14 @@ def _gpus_are_given_back() -> Iterator[None]:
         torch.cuda.empty_cache()
 
 
+@pytest.fixture(autouse=True)
+def _no_test_steps_back_for_those_after_it() -> Iterator[None]:
+    """Parts of the product lower their thread's priority for good: in the tests' own it would last for all that follow."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    yield
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before, "run this in a thread or a process of its own"
+
+
 @pytest.fixture(scope="session")
 def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A FLUX.1 directory. Nobody changes it."""

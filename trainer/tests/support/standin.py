@@ -16,7 +16,9 @@ import urllib.parse
 import urllib.request
 from itertools import count
 
-from own_program import LONGEST_SECONDS, leave, wait_for
+from own_program import leave, wait_for
+
+from oarlock_local import patience
 
 TOTAL = 40
 FAULT = {
@@ -120,5 +122,5 @@ def warns_of_a_gpu() -> int:
 
 
 if __name__ == "__main__":
-    signal.alarm(LONGEST_SECONDS)
+    signal.alarm(int(patience.SECONDS))
     sys.exit(globals()[sys.argv[1]]())
