@@ -149,7 +149,7 @@ class Agent:
     def awaited(self, name: str) -> str:
         """Content of a file that a rank leaves in the scratch folder, once it is there."""
         path = self.scratch / name
-        eventually(path.exists, f"{name}; log:\n{self.log_path.read_text()}")
+        eventually(path.exists, lambda: f"{name}; log:\n{self.log_path.read_text()}")
         return path.read_text()
 
     def rank_pid(self, rank: int) -> int:

@@ -6,7 +6,9 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
+from forward_pairs import Case, Pair
 
+from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.classes import imported
 from oarlock_trainer.models.flux.family import FLUX1
 from oarlock_trainer.models.flux.velocity import image_ids
@@ -73,3 +75,20 @@ def worst(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
     """The largest distance of any tensor."""
     assert found.keys() == wanted.keys()
     return max(distance(found[name], wanted[name]) for name in wanted)
+
+
+PAIR = Pair(
+    key=ModelFamily.FLUX1, make=pair, batch=batch,
+    cases=tuple(
+        Case(
+            name=f"{size} of {height} x {width}{' guided' * guidance}{' masked' * masked}", variant={"guidance": guidance},
+            batch={"size": size, "height": height, "width": width, "guidance": guidance, "masked": masked},
+        )
+        for size, height, width in ((1, 8, 8), (3, 8, 12), (3, 12, 4))
+        for guidance in (True, False)
+        for masked in (False, True)
+    ),
+    usual=Case(name="two", batch={"size": 2}),
+    rounded=("hidden_states", "encoder_hidden_states", "pooled_projections", "timestep", "guidance"),
+    bfloat16=0.02, recomputed=(0, 1, 3, 5), targets=("ai-toolkit",), adapted=("proj_out",),
+)  # fmt: skip

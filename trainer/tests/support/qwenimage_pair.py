@@ -6,7 +6,9 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
+from forward_pairs import Case, Pair
 
+from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.classes import imported
 from oarlock_trainer.models.qwenimage.family import QWEN_IMAGE
 
@@ -45,3 +47,22 @@ def batch(*, lengths: Sequence[int] = (9,), rows: int = 4, columns: int = 6) -> 
         "img_shapes": [[(1, rows, columns)]] * len(lengths),
         "return_dict": False,
     }
+
+
+LAST = frozenset(
+    f"transformer_blocks.2.{name}.{part}"
+    for name in ("attn.to_add_out", "attn.add_q_proj", "txt_mlp.net.0.proj", "txt_mlp.net.2")
+    for part in ("weight", "bias")
+) | {"transformer_blocks.2.attn.norm_added_q.weight"}
+"""What the last block makes of the text, which nobody asks."""
+PAIR = Pair(
+    key=ModelFamily.QWEN_IMAGE, make=pair, batch=batch,
+    cases=(
+        Case(name="one", idle=LAST),
+        Case(name="several lengths", batch={"lengths": (9, 4, 7)}, idle=LAST),
+        Case(name="odd sides", batch={"lengths": (5, 12), "rows": 5, "columns": 3}, idle=LAST),
+        Case(name="one length", batch={"lengths": (6, 6), "rows": 1, "columns": 8}, idle=LAST),
+    ),
+    usual=Case(name="two lengths", batch={"lengths": (9, 4)}, idle=LAST), bfloat16=0.03,
+    rounded=("hidden_states", "encoder_hidden_states", "timestep"), recomputed=(0, 1, 3), adapted=("txt_mlp.net.2",),
+)  # fmt: skip

@@ -6,7 +6,9 @@ import copy
 from typing import Any
 
 import torch
+from forward_pairs import Case, Pair
 
+from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.classes import imported
 from oarlock_trainer.models.sd3.family import STABLE_DIFFUSION_3
 
@@ -43,3 +45,21 @@ def batch(*, size: int = 1, height: int = 8, width: int = 12, text: int = 9) -> 
         "timestep": torch.linspace(250.0, 500.0, size),
         "return_dict": False,
     }
+
+
+LAST = frozenset(f"transformer_blocks.3.attn.{name}" for name in ("add_q_proj.weight", "add_q_proj.bias"))
+"""The last block's queries of the text reach nothing."""
+NORMED = LAST | {"transformer_blocks.3.attn.norm_added_q.weight"}
+PAIR = Pair(
+    key=ModelFamily.STABLE_DIFFUSION_3, make=pair, batch=batch,
+    cases=tuple(
+        Case(
+            name=f"{size} of {height} x {width} {name}", variant={"dual": dual, "norms": norms},
+            batch={"size": size, "height": height, "width": width}, idle=NORMED if norms else LAST,
+        )
+        for size, height, width in ((1, 8, 8), (3, 12, 4))
+        for name, dual, norms in (("large", (), True), ("medium", DUAL, True), ("without norms", (), False))
+    ),
+    usual=Case(name="two", batch={"size": 2}, idle=NORMED), bfloat16=0.02,
+    rounded=("hidden_states", "encoder_hidden_states", "pooled_projections"), recomputed=(0, 1, 4), adapted=("attn2.to_q",),
+)  # fmt: skip

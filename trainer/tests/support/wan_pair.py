@@ -6,7 +6,9 @@ import copy
 from typing import Any
 
 import torch
+from forward_pairs import Case, Pair
 
+from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.classes import imported
 from oarlock_trainer.models.wan.family import WAN
 
@@ -35,3 +37,16 @@ def batch(*, size: int = 1, frames: int = 1, rows: int = 4, columns: int = 6, te
         "timestep": torch.linspace(250.0, 750.0, size),
         "return_dict": False,
     }
+
+
+PAIR = Pair(
+    key=ModelFamily.WAN, make=pair, batch=batch,
+    cases=(
+        Case(name="a picture"),
+        Case(name="a video", batch={"size": 3, "frames": 5}),
+        Case(name="odd sides", batch={"size": 2, "frames": 2, "rows": 5, "columns": 3}),
+        Case(name="a strip and two words", batch={"size": 2, "frames": 3, "rows": 1, "columns": 8, "text": 2}),
+    ),
+    usual=Case(name="two videos", batch={"size": 2, "frames": 3}), rounded=("hidden_states", "encoder_hidden_states"),
+    bfloat16=0.03, recomputed=(0, 1, 3), adapted=("attn1.to_q", "attn2.to_k", "attn2.to_out.0", "ffn.net.2"),
+)  # fmt: skip

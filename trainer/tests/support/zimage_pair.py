@@ -6,7 +6,9 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
+from forward_pairs import Case, Pair
 
+from oarlock_api.weights import ModelFamily
 from oarlock_trainer.models.classes import imported
 from oarlock_trainer.models.zimage.family import Z_IMAGE
 
@@ -44,3 +46,21 @@ def batch(*, lengths: Sequence[int] = (9,), height: int = 8, width: int = 12) ->
         "cap_feats": [random(length, TEXT_WIDTH) for length in lengths],
         "return_dict": False,
     }
+
+
+IMAGE, TEXT = "x_pad_token", "cap_pad_token"
+"""What stands for padding, of the image's tokens and of a text's: each stream is filled up to a multiple of 32."""
+PAIR = Pair(
+    key=ModelFamily.Z_IMAGE, make=pair, batch=batch,
+    cases=(
+        Case(name="one"),
+        Case(
+            name="nothing is padded", batch={"lengths": (32,), "height": 16, "width": 16}, idle=frozenset({IMAGE, TEXT})
+        ),
+        Case(name="several lengths", batch={"lengths": (9, 40, 32)}),
+        Case(name="one padded length", batch={"lengths": (5, 17, 30), "height": 12, "width": 4}),
+        Case(name="one length", batch={"lengths": (33, 33), "height": 16, "width": 8}, idle=frozenset({IMAGE})),
+    ),
+    usual=Case(name="two lengths", batch={"lengths": (9, 40)}), rounded=("x", "cap_feats"), bfloat16=0.03,
+    recomputed=(0, 1, 2, 4), adapted=("feed_forward.w2",), leaves_out=True,
+)  # fmt: skip

@@ -40,7 +40,7 @@ _PROGRAM = Path(__file__).parents[2] / "support" / "flux_compiled.py"
 FLOAT32 = 1e-5
 CPU = torch.device("cpu")
 
-pytestmark = pytest.mark.timeout(900)  # compiling takes a minute, and several where others use the processor, too
+pytestmark = [pytest.mark.timeout(900), pytest.mark.deep]
 builds_code = pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs g++ or clang++ on the CPU"
 )

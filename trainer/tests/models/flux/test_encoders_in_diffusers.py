@@ -19,6 +19,8 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.deep
+
 _IN_DIFFUSERS = Path(__file__).parents[2] / "support" / "encoders_in_diffusers.py"
 FLUX = os.environ.get("OARLOCK_FLUX", "")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

@@ -16,13 +16,12 @@ from oarlock_trainer.ranks import preload
 preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit  # noqa: E402 - before ours
-from flux_pair import distance, worst  # noqa: E402
+from flux_pair import distance  # noqa: E402
 from qwenimage_edit import load  # noqa: E402
-from qwenimage_pair import CHANNELS, TEXT_WIDTH, pair  # noqa: E402
+from qwenimage_pair import pair  # noqa: E402
 from transformers import Qwen2VLImageProcessorPil  # noqa: E402
 
 from oarlock_api.engine import Attention  # noqa: E402
-from oarlock_api.objective import Loss  # noqa: E402
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_api.weights import Model, ModelFamily, ModelFlavor  # noqa: E402
 from oarlock_trainer.models import folder, transformer  # noqa: E402
@@ -30,14 +29,11 @@ from oarlock_trainer.models.compute.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.encoders import PictureEncoder  # noqa: E402
 from oarlock_trainer.models.families import family_in, family_of, sight_of  # noqa: E402
 from oarlock_trainer.models.family import Reference  # noqa: E402
-from oarlock_trainer.models.objective.loss import MicroBatch, flow_matching_loss  # noqa: E402
-from oarlock_trainer.models.qwenimage import forward, seen_captions, sight, tiny  # noqa: E402
+from oarlock_trainer.models.qwenimage import seen_captions, sight, tiny  # noqa: E402
 from oarlock_trainer.models.qwenimage.code import CODE  # noqa: E402
 from oarlock_trainer.models.qwenimage.encoded import EDIT_DROPPED  # noqa: E402
 from oarlock_trainer.models.qwenimage.family import QWEN_IMAGE  # noqa: E402
 from oarlock_trainer.models.qwenimage.positions import Positions  # noqa: E402
-from oarlock_trainer.models.qwenimage.tokens import pack, unpack  # noqa: E402
-from oarlock_trainer.models.qwenimage.velocity import velocity  # noqa: E402
 from oarlock_trainer.models.warm_up import Shape, step_on_zeros  # noqa: E402
 from oarlock_trainer.plan.work import work_of  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError  # noqa: E402
@@ -49,15 +45,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-FLOAT32 = 1e-5
-"""Relative distance in float32: of the prediction, and of each parameter's gradient."""
 CPU = torch.device("cpu")
-TEXT = 9
 EDIT = Model(family=ModelFamily.QWEN_IMAGE, flavor=ModelFlavor.EDIT, path="/model")
 FAMILY = family_of(EDIT)
 SIGHT = sight_of(EDIT)
 CAPTIONS = ["make it day", "the surface of the moon with craters and long shadows", ""]
-Given = dict[str, Any]
 
 
 def drawn(width: int, height: int, seed: int = 0) -> np.ndarray:
@@ -231,78 +223,6 @@ def test_the_plan_has_the_tokens_of_what_is_seen_and_of_both_pictures() -> None:
 def tokens_of(size: tuple[int, int]) -> int:
     wide, high = sight.Bounds().size(*size)
     return wide * high // sight.EDGE**2
-
-
-def given(size: int, latents: tuple[int, int], reference: tuple[int, int]) -> Given:
-    generator = torch.Generator().manual_seed(1)
-
-    def random(*shape: int) -> Tensor:
-        return torch.randn(size, *shape, generator=generator)
-
-    return {
-        "latents": random(CHANNELS, *latents), "noise": random(CHANNELS, *latents),
-        "reference": random(CHANNELS, *reference), "text": random(TEXT, TEXT_WIDTH), "pooled": torch.zeros(size, 0),
-        "sigmas": torch.linspace(0.25, 0.5, size), "guidance": torch.ones(size), "text_mask": None,
-    }  # fmt: skip
-
-
-def in_diffusers(model: Any, one: Given, noisy: Tensor) -> Tensor:
-    """What the pipeline asks the model and takes of its answer."""
-    own, behind = pack(noisy), pack(one["reference"])
-    rows, columns = own.shape[2:]
-    found = model(
-        hidden_states=torch.cat([own.flatten(2), behind.flatten(2)], dim=2).transpose(1, 2), timestep=one["sigmas"],
-        encoder_hidden_states=one["text"], encoder_hidden_states_mask=one["text_mask"],
-        img_shapes=[[(1, rows, columns), (1, *behind.shape[2:])]] * len(own), return_dict=False,
-    )[0]  # fmt: skip
-    return unpack(found[:, : rows * columns].transpose(1, 2).unflatten(2, (rows, columns)))
-
-
-@pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
-@pytest.mark.parametrize("reference", [(8, 12), (4, 8)], ids=["same size", "smaller"])
-@pytest.mark.parametrize("recomputed", [0, 3])
-def test_prediction_loss_and_gradients_are_those_of_diffusers(
-    *, reference: tuple[int, int], masked: bool, recomputed: int
-) -> None:
-    theirs, mine = pair()
-    forward.install(mine, attend=attend_with(Attention.SDPA), recomputed=recomputed)
-    one = given(2, (8, 12), reference)
-    if masked:
-        one["text_mask"] = torch.tensor([[TEXT], [TEXT - 3]]) > torch.arange(TEXT)
-    batch = MicroBatch(**one)
-    found = flow_matching_loss(mine, batch, velocity=velocity, has_guidance=False, measure=Loss.MSE)
-    found.backward()
-    sigmas = one["sigmas"].view(-1, 1, 1, 1)
-    noisy = (1 - sigmas) * one["latents"] + sigmas * one["noise"]
-    predicted = in_diffusers(theirs, one, noisy)
-    wanted = (predicted - (one["noise"] - one["latents"])).square().mean()
-    wanted.backward()
-    assert found.item() == pytest.approx(wanted.item(), rel=FLOAT32)
-    own = velocity(
-        mine, noisy, one["sigmas"], text=one["text"], pooled=one["pooled"], text_mask=one["text_mask"], guidance=None,
-        reference=one["reference"],
-    )  # fmt: skip
-    assert distance(own, predicted) < FLOAT32
-    expected = {name: one.grad for name, one in theirs.named_parameters() if one.grad is not None}
-    made = {name: one.grad for name, one in mine.named_parameters() if name in expected}
-    assert worst(made, expected) < FLOAT32
-
-
-def test_a_reference_changes_what_is_predicted() -> None:
-    _, mine = pair()
-    forward.install(mine, attend=attend_with(Attention.SDPA))
-    one = given(2, (8, 12), (8, 12))
-
-    def predicted(reference: Tensor | None) -> Tensor:
-        return velocity(
-            mine, one["noise"], one["sigmas"], text=one["text"], pooled=one["pooled"], text_mask=None, guidance=None,
-            reference=reference,
-        ).detach()  # fmt: skip
-
-    found = predicted(one["reference"])
-    assert found.shape == one["noise"].shape
-    assert distance(found, predicted(None)) > 0.01
-    assert distance(found, predicted(one["reference"].flip(0))) > 0.01
 
 
 def test_a_step_on_zeros_has_the_tokens_of_both_pictures(tiny_qwen_image_edit: Path) -> None:

@@ -1,6 +1,6 @@
 """The Qwen-Image transformer by its numbers: blocks of one kind, each with weights for the image and for the text.
 
-What a block keeps was counted by plan/counting (tests/models/qwenimage/test_qwenimage_plan.py), in bfloat16 values a token
+What a block keeps was counted by plan/counting (tests/models/test_counted.py), in bfloat16 values a token
 and width, in micro-batches of two: 29.05 eager, 20.05 compiled, 14.05 lean.
 """
 

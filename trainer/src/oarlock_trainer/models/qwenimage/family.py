@@ -30,7 +30,7 @@ PRESETS = Presets(
 """mmdit is what SimpleTuner takes for this family: attention of the image's tokens."""
 
 VAE = Autoencoder(parameters=126_892_531, pixel_bytes=1942)
-"""Counted of the encoder (tests/models/qwenimage/test_qwenimage_plan.py). Its convolutions are three frames wide, of which
+"""Counted of the encoder (tests/models/test_counted.py). Its convolutions are three frames wide, of which
 two are zeros here, and what each was given is kept for a next frame. The decoder, which draws, takes 3460 a pixel."""
 
 _DRAWS = Family(

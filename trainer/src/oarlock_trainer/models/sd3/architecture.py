@@ -3,7 +3,7 @@
 A block has weights of its own for the image and for the text, and one attention over both. In the first blocks of Medium
 the image's tokens attend to each other once more, by weights of their own. The last block makes nothing of the text.
 
-What a block keeps was counted by plan/counting (tests/models/sd3/test_sd3_plan.py), in bfloat16 values a token and width.
+What a block keeps was counted by plan/counting (tests/models/test_counted.py), in bfloat16 values a token and width.
 What an image token keeps is taken for the text's too, which is less in the blocks with two attentions and in the last one.
 """
 

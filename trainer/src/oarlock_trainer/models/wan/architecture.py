@@ -1,6 +1,6 @@
 """The Wan transformer by its numbers: blocks in which the image's tokens attend to each other, and then to the text's.
 
-What a block keeps was counted by plan/counting (tests/models/wan/test_wan_plan.py), in bfloat16 values an image token and
+What a block keeps was counted by plan/counting (tests/models/test_counted.py), in bfloat16 values an image token and
 width, beside the feed-forward part: 25.08 eager, 17.08 compiled, 12.08 lean. A text token keeps 3.01, 3.01 and 2.01, for it
 is key and value alone: a plan that takes it for an image token is above that.
 """

@@ -1,7 +1,7 @@
 """The Z-Image transformer by its numbers.
 
 Image and text go through a few blocks of their own, and then as one sequence through the others. What a block keeps was
-counted of itself (tests/models/zimage/test_zimage_plan.py), in bfloat16 values a token and width:
+counted of itself (tests/models/test_counted.py), in bfloat16 values a token and width:
 
 - Compiled, 19.05: the inputs of its matrices, three times 8/3 d in its feed-forward part among them, and queries, keys and
   values before and after their norms.
