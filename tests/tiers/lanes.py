@@ -5,7 +5,8 @@ quick tier the tests without a cluster have two workers. Beside them run those o
 set of local nodes, each in one process after the other, for these mostly wait; the clusters start while the first tests run.
 In the deep tier each worker has clusters of its own: what breaks nodes there may break them while another test runs.
 
-A file stays with one worker, so that what its tests share (ranks, models, bundles) is made once.
+A file stays with one worker, so that what its tests share (models, bundles) is made once; so do all files of the trainer that
+share a process that forks ranks.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ class _Runs:
     def workers(self, suite: str) -> tuple[str, ...]:
         """pytest's arguments for a suite whose tests several workers share, a file each."""
         number = _OF_MANY[self._tier].get(suite, WORKERS) * self._times
-        return ("-n", str(number), "--dist", "loadfile", "--no-loadscope-reorder")
+        # Where a suite names no groups, its files are the groups (oarlock_local.pytest_plugin).
+        return ("-n", str(number), "--dist", "loadgroup", "--no-loadscope-reorder")
 
     def run(
         self, part: Part, *arguments: str, environment: Mapping[str, str] | None = None, streams: bool = False

@@ -39,9 +39,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = 0 if item.get_closest_marker("timeout") else 1 if ranks else 2
         places[item.path] = min(place, places.get(item.path, place))
     items.sort(key=lambda item: places[item.path])
+    hosts = {
+        item.path: host for host in reversed(_HOSTS) for item in items if host in getattr(item, "fixturenames", ())
+    }
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(hosts.get(item.path, str(item.path))))
 
 
-_REAL_RANKS = {"gang", "forks", "preprocess", "agent"}
+_HOSTS = ("gpu_gang", "gang", "preprocess", "forks")
+"""Fixtures with a process that has imported all and forks ranks. Files that need one are one worker's: it starts once."""
+_REAL_RANKS = {*_HOSTS, "agent"}
 
 
 @pytest.fixture(autouse=True)
@@ -63,27 +70,27 @@ def _no_test_steps_back_for_those_after_it() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_flux() -> Path:
     """A FLUX.1 directory. Nobody changes it."""
-    return made_tiny("flux", tmp_path_factory)
+    return made_tiny("flux")
 
 
 @pytest.fixture(scope="session")
-def tiny_flux2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_flux2() -> Path:
     """A FLUX.2 directory. Nobody changes it."""
-    return made_tiny("flux2", tmp_path_factory)
+    return made_tiny("flux2")
 
 
 @pytest.fixture(scope="session")
-def tiny_sd3(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_sd3() -> Path:
     """A Stable Diffusion 3.5 directory. Nobody changes it."""
-    return made_tiny("sd3", tmp_path_factory)
+    return made_tiny("sd3")
 
 
 @pytest.fixture(scope="session")
-def tiny_qwen_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_qwen_image() -> Path:
     """A Qwen-Image directory. Nobody changes it."""
-    return made_tiny("qwen_image", tmp_path_factory)
+    return made_tiny("qwen_image")
 
 
 @pytest.fixture(scope="session")
@@ -97,9 +104,9 @@ def tiny_qwen_image_edit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_wan(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_wan() -> Path:
     """A Wan directory. Nobody changes it."""
-    return made_tiny("wan", tmp_path_factory)
+    return made_tiny("wan")
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         places[item.path] = min(_place(item), places.get(item.path, _PLACES))
     items.sort(key=lambda item: places[item.path])
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
 
 
 _PLACES = 2

@@ -111,9 +111,10 @@ class Recorder:
 
 
 def name_of(item: pytest.Item, root: Path) -> str:
-    """A test by its file below the repository's root: `nodeid` begins where pytest found its configuration."""
+    """A test by its file below the root; `nodeid` begins elsewhere in some suites, and names a worker's group."""
     path = item.path.relative_to(root) if item.path.is_relative_to(root) else item.path
-    return "::".join((path.as_posix(), *item.nodeid.split("::")[1:]))
+    within = [node.name for node in item.listchain() if isinstance(node, pytest.Class | pytest.Item)]
+    return "::".join((path.as_posix(), *within))
 
 
 def known_skips(root: Path) -> Iterator[tuple[str, str]]:

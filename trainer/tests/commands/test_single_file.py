@@ -51,12 +51,6 @@ CLASSES = {
 ALL = [family.slug for family in FAMILIES.values()]
 
 
-@pytest.fixture
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The tiny model of a family. Nobody changes it."""
-    return lambda slug: made_tiny(slug, tmp_path_factory)
-
-
 def weights_in(model: Path) -> dict[str, Tensor]:
     return {name: one for path in model.glob("transformer/*.safetensors") for name, one in load_file(path).items()}
 
@@ -109,10 +103,8 @@ def case(tiny_flux2: Path, tmp_path: Path) -> Case:
 
 @pytest.mark.parametrize("prefix", ["", COMFY])
 @pytest.mark.parametrize("slug", ORIGINALS)
-def test_a_file_with_its_makers_names_is_the_same_model_in_a_folder(
-    slug: str, prefix: str, tiny: Callable[[str], Path], tmp_path: Path
-) -> None:
-    case = Case(tiny(slug), tmp_path)
+def test_a_file_with_its_makers_names_is_the_same_model_in_a_folder(slug: str, prefix: str, tmp_path: Path) -> None:
+    case = Case(made_tiny(slug), tmp_path)
     original = ORIGINALS[slug].of(case.weights, prefix)
     assert original.keys() & case.weights.keys() != case.weights.keys()
     assert case.run(original) == 0
@@ -122,8 +114,8 @@ def test_a_file_with_its_makers_names_is_the_same_model_in_a_folder(
 
 
 @pytest.mark.parametrize("slug", ORIGINALS)
-def test_diffusers_itself_makes_the_same_of_such_a_file(slug: str, tiny: Callable[[str], Path], tmp_path: Path) -> None:
-    case = Case(tiny(slug), tmp_path)
+def test_diffusers_itself_makes_the_same_of_such_a_file(slug: str, tmp_path: Path) -> None:
+    case = Case(made_tiny(slug), tmp_path)
     file = case.file(ORIGINALS[slug].of(case.weights))
     assert importing(file, case.base, case.output) == 0
     theirs = CLASSES[slug].from_single_file(
@@ -134,10 +126,8 @@ def test_diffusers_itself_makes_the_same_of_such_a_file(slug: str, tiny: Callabl
 
 @pytest.mark.parametrize("prefix", ["", COMFY])
 @pytest.mark.parametrize("slug", ALL)
-def test_a_file_with_diffusers_names_is_taken_as_it_is(
-    slug: str, prefix: str, tiny: Callable[[str], Path], tmp_path: Path
-) -> None:
-    case = Case(tiny(slug), tmp_path)
+def test_a_file_with_diffusers_names_is_taken_as_it_is(slug: str, prefix: str, tmp_path: Path) -> None:
+    case = Case(made_tiny(slug), tmp_path)
     assert case.run({prefix + name: one for name, one in case.weights.items()}) == 0
     assert equal(weights_in(case.output), case.weights)
     folder.check(case.output, family_in(case.output), field="model")
@@ -285,8 +275,8 @@ def test_names_from_a_file_neither_fill_a_terminal_nor_command_it(
     assert len(said) < 2000
 
 
-def test_what_diffusers_knows_to_be_of_no_use_is_left_out(tiny: Callable[[str], Path], tmp_path: Path) -> None:
-    case = Case(tiny("z-image"), tmp_path)
+def test_what_diffusers_knows_to_be_of_no_use_is_left_out(tmp_path: Path) -> None:
+    case = Case(made_tiny("z-image"), tmp_path)
     assert case.run(Z_IMAGE.of(case.weights) | {"norm_final.weight": torch.zeros(2)}) == 0
     assert equal(weights_in(case.output), case.weights)
 

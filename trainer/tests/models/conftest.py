@@ -21,7 +21,7 @@ def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
     record, slug = RECORDS[request.param], str(request.param)
     if not record.options:
-        return Tiny(record, made_tiny(slug, tmp_path_factory))
+        return Tiny(record, made_tiny(slug))
     folder = tmp_path_factory.mktemp("tiny") / slug
     record.tiny.write(folder, **record.options)
     return Tiny(record, folder)

@@ -58,7 +58,7 @@ class Trained:
 @pytest.fixture(scope="module", params=quick_first(one for one in ModelFamily if one is not ModelFamily.FLUX1), ids=str)
 def undisturbed(request: pytest.FixtureRequest, gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Some captions are left out; at the end there are pictures or videos, of two passes for each step."""
-    home, model = tmp_path_factory.mktemp(request.param), made_tiny(FAMILIES[request.param].slug, tmp_path_factory)
+    home, model = tmp_path_factory.mktemp(request.param), made_tiny(FAMILIES[request.param].slug)
     caches = {name: {"path": str(home / name)} for name in ("textEmbeds", "imageEmbeds")}
     pictures = {
         "everySteps": STEPS, "prompts": [{"name": "boat", "prompt": "a boat"}], "resolutions": ["64x48"],

@@ -67,7 +67,7 @@ def job(gang: Gang, home: Path, clips: Path, model: Path, **dataset: Any) -> dic
 @pytest.fixture(scope="module")
 def undisturbed(gang: Gang, clips: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     home = tmp_path_factory.mktemp("videos")
-    training = job(gang, home, clips, made_tiny("wan", tmp_path_factory))
+    training = job(gang, home, clips, made_tiny("wan"))
     return Trained(training, home / "output", gang.run(home / "output", training))
 
 

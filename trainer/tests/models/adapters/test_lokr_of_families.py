@@ -50,10 +50,8 @@ def prediction(model: Any, family: ModelFamily) -> torch.Tensor:
     return of_two_samples(model, family, torch.float32)
 
 
-def test_what_is_saved_is_loaded_by_lycoris_and_predicts_the_same_there(
-    family: ModelFamily, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> None:
-    folder = made_tiny(FAMILIES[family].slug, tmp_path_factory)
+def test_what_is_saved_is_loaded_by_lycoris_and_predicts_the_same_there(family: ModelFamily, tmp_path: Path) -> None:
+    folder = made_tiny(FAMILIES[family].slug)
     model, theirs = loaded(family, folder), loaded(family, folder)
     base = prediction(theirs, family)
     lora.add_adapters(model, SETTINGS, FAMILIES[family].presets, seed=1)
