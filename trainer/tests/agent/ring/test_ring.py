@@ -173,7 +173,7 @@ class Gap(threading.Event):
         return happens is not None
 
 
-def follow(ring: Ring) -> None:
+def follow(ring: module.Ring) -> None:
     """In a thread that ends with it: who follows steps back behind all else, for good."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(ring._follow).result()
