@@ -58,6 +58,7 @@ def test_the_state_may_change_as_soon_as_an_update_is_allowed(tmp_path: Path) ->
     assert state(again) == state(Plain(sizes=(1 << 20,)))
 
 
+@pytest.mark.deep
 def test_killed_at_random_moments_the_process_writes_again_and_nothing_is_lost(tmp_path: Path) -> None:
     """200 kills, some before the process has begun, some in the middle of a file, some after its last byte."""
     chance = random.Random(7)  # noqa: S311

@@ -96,6 +96,7 @@ def test_a_job_of_several_nodes_trains_on_none(
     assert "nodes is 2, but here is one machine" in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_preprocess_fills_the_caches_of_a_manifest_for_several_nodes_and_again_when_pictures_come(
     tiny_flux: Path, pictures: Path, tmp_path: Path
 ) -> None:

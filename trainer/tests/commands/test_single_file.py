@@ -15,6 +15,7 @@ from original_names import FLUX1, FLUX2, WAN, Z_IMAGE, sd3
 from tiny_models import made_tiny
 
 from oarlock_local import patience
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.cli import main
 from oarlock_trainer.models import folder
 from oarlock_trainer.models.families import FAMILIES, family_in
@@ -102,7 +103,7 @@ def case(tiny_flux2: Path, tmp_path: Path) -> Case:
 
 
 @pytest.mark.parametrize("prefix", ["", COMFY])
-@pytest.mark.parametrize("slug", ORIGINALS)
+@pytest.mark.parametrize("slug", quick_first(ORIGINALS))
 def test_a_file_with_its_makers_names_is_the_same_model_in_a_folder(slug: str, prefix: str, tmp_path: Path) -> None:
     case = Case(made_tiny(slug), tmp_path)
     original = ORIGINALS[slug].of(case.weights, prefix)
@@ -113,7 +114,7 @@ def test_a_file_with_its_makers_names_is_the_same_model_in_a_folder(slug: str, p
     assert equal(transformer.load(case.output).state_dict(), transformer.load(case.model).state_dict())
 
 
-@pytest.mark.parametrize("slug", ORIGINALS)
+@pytest.mark.parametrize("slug", quick_first(ORIGINALS))
 def test_diffusers_itself_makes_the_same_of_such_a_file(slug: str, tmp_path: Path) -> None:
     case = Case(made_tiny(slug), tmp_path)
     file = case.file(ORIGINALS[slug].of(case.weights))
@@ -125,7 +126,7 @@ def test_diffusers_itself_makes_the_same_of_such_a_file(slug: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("prefix", ["", COMFY])
-@pytest.mark.parametrize("slug", ALL)
+@pytest.mark.parametrize("slug", quick_first(ALL))
 def test_a_file_with_diffusers_names_is_taken_as_it_is(slug: str, prefix: str, tmp_path: Path) -> None:
     case = Case(made_tiny(slug), tmp_path)
     assert case.run({prefix + name: one for name, one in case.weights.items()}) == 0
@@ -133,6 +134,7 @@ def test_a_file_with_diffusers_names_is_taken_as_it_is(slug: str, prefix: str, t
     folder.check(case.output, family_in(case.output), field="model")
 
 
+@pytest.mark.deep
 def test_a_file_of_the_real_width_is_the_same_model(tiny_flux: Path, tmp_path: Path) -> None:
     case = Case(tiny_flux, tmp_path)
     config = case.base / "transformer/config.json"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.optimization import Optimizer
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.engine.learning_rate import learning_rate
 
 if TYPE_CHECKING:
@@ -152,14 +153,14 @@ def others(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, 
     return dict(zip(asked, found, strict=True))
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", quick_first(STAGES))
 def test_lion_trains_alike_in_every_stage(others: dict[Any, Any], stage: int) -> None:
     losses = others["Lion", stage]["losses"]
     assert losses == pytest.approx(others["Lion", 0]["losses"], rel=BFLOAT16)
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", quick_first(STAGES))
 def test_weight_decay_of_matrices_alone_trains_alike_in_every_stage_and_differs_from_that_of_all(
     others: dict[Any, Any], stage: int
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from oarlock_api.optimization import Optimizer as Settings
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.engine import pieces
 from oarlock_trainer.engine.optimizers import make_optimizer
 
@@ -48,7 +49,7 @@ def learn(optimizer: torch.optim.Optimizer, weights: list[torch.Tensor], *, firs
         ({"safeguardWarmup": True, "eps": 1e-6}, {"safeguard_warmup": True, "eps": 1e-6}),
     ],
 )
-@pytest.mark.parametrize("on", ["All", "Matrices"])
+@pytest.mark.parametrize("on", quick_first(["All", "Matrices"]))
 def test_weights_and_d_are_those_of_the_authors(ours: dict[str, Any], theirs: dict[str, Any], on: str) -> None:
     decay = {"weightDecay": 0.1, "weightDecayOn": on}
     settings = Settings.model_validate(

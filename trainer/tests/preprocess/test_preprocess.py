@@ -18,6 +18,7 @@ from agent_process import lives
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.layout import DATA_MANIFEST, PRIVATE
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_local.s3 import serving
 from oarlock_trainer.storage.local import LocalFiles
 
@@ -61,6 +62,7 @@ def test_every_row_and_caption_has_its_embedding_and_the_manifest_says_where(
     assert manifest["datasets"][0]["where"] == str(output / "embeds" / "latents")
 
 
+@pytest.mark.deep
 def test_any_number_of_ranks_publishes_the_same_shards(
     preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -70,7 +72,7 @@ def test_any_number_of_ranks_publishes_the_same_shards(
     assert [answer["facts"] for answer in answers] == [undisturbed[1]["facts"]] * 3
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", quick_first(range(4), 2))
 def test_killed_at_any_moment_the_next_attempt_makes_what_is_missing_and_nothing_else(
     preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path, seed: int
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_picture_that_cannot_be_decoded_ends_no_training_and_its_place_is_take
         assert {json.loads(line)["name"] for some in listed for line in some.splitlines()} == {broken.name}
 
 
+@pytest.mark.deep
 def test_a_table_of_either_kind_gives_the_losses_of_the_pictures_that_it_names(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.cli import main
 
@@ -95,7 +96,7 @@ def test_a_run_that_starts_from_adapters_goes_on_where_they_were_left(
     assert old.losses[1] > 0.0
 
 
-@pytest.mark.parametrize("kind", ["Int8", "NF4", "FP8"])
+@pytest.mark.parametrize("kind", quick_first(["Int8", "NF4", "FP8"]))
 def test_adapters_are_trained_over_quantized_weights_and_start_at_what_these_predict(
     gang: Gang, tmp_path: Path, kind: str
 ) -> None:
@@ -106,6 +107,7 @@ def test_adapters_are_trained_over_quantized_weights_and_start_at_what_these_pre
     assert (tmp_path / "model" / "pytorch_lora_weights.safetensors").exists()
 
 
+@pytest.mark.deep
 def test_kronecker_adapters_resume_exactly_and_are_exported_from_any_checkpoint_for_lycoris(
     gang: Gang, tmp_path: Path
 ) -> None:

@@ -226,6 +226,7 @@ def test_a_gang_of_3_nodes_goes_on_as_2_and_as_1_from_memory_and_as_3_from_what_
     assert found.losses() == pytest.approx(calm, rel=TOLERANCE)
 
 
+@pytest.mark.deep
 def test_a_spare_takes_a_lost_pods_place_and_the_next_pod_of_that_rank_is_a_spare_until_the_end(
     pods: Callable[..., Pods],
 ) -> None:

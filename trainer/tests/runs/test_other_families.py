@@ -97,6 +97,7 @@ def test_it_trains_draws_pictures_and_exports_what_diffusers_loads(undisturbed: 
     assert pictures[0].size == (48, 64)
 
 
+@pytest.mark.deep
 def test_killed_the_next_attempt_repeats_the_undisturbed_losses_exactly(
     undisturbed: Trained, gang: Gang, tmp_path: Path
 ) -> None:
@@ -112,6 +113,7 @@ def test_killed_the_next_attempt_repeats_the_undisturbed_losses_exactly(
     assert resumed.losses == {step: loss for step, loss in undisturbed.run.losses.items() if step > newest}
 
 
+@pytest.mark.deep
 def test_one_rank_goes_on_where_two_were(undisturbed: Trained, gang: Gang, tmp_path: Path) -> None:
     shutil.copytree(undisturbed.output, tmp_path, dirs_exist_ok=True)
     shutil.rmtree(tmp_path / f"checkpoints/step-{STEPS}-a1")
@@ -122,6 +124,7 @@ def test_one_rank_goes_on_where_two_were(undisturbed: Trained, gang: Gang, tmp_p
     assert alone.losses == pytest.approx(wanted, rel=TOLERANCE)
 
 
+@pytest.mark.deep
 def test_weights_in_shares_give_the_same_losses(undisturbed: Trained, gang: Gang, tmp_path: Path) -> None:
     """Also of parameters that are no layer's, such as tokens that pad."""
     fields = {"engine": {"strategy": "DeepSpeed", "zeroStage": 3}, "validation": None, "checkpoint": {}, "steps": 2}
@@ -130,6 +133,7 @@ def test_weights_in_shares_give_the_same_losses(undisturbed: Trained, gang: Gang
     assert run.losses[1] == pytest.approx(undisturbed.run.losses[1], rel=ROUNDING)
 
 
+@pytest.mark.deep
 def test_adapters_of_a_quantized_model_with_masks_are_exported_and_loaded_by_the_pipeline(
     undisturbed: Trained, gang: Gang, tmp_path: Path
 ) -> None:

@@ -138,6 +138,7 @@ def test_evaluate_reports_the_losses_and_pictures_that_the_training_run_had_at_i
     assert f'src="../{same}"' in page
 
 
+@pytest.mark.deep
 def test_with_an_average_it_is_what_training_draws_and_measures_and_weights_come_back_to_the_last_digit(
     gang: Gang, tmp_path: Path
 ) -> None:
@@ -173,6 +174,7 @@ def test_evaluate_judges_the_weights_of_initfrom_where_the_output_has_no_checkpo
     assert not (tmp_path / "validation").exists()
 
 
+@pytest.mark.deep
 def test_evaluate_of_adapters_judges_the_adapters(gang: Gang, tmp_path: Path) -> None:
     adapters = {"method": "LoRA", "lora": {"rank": 4}, "validation": None}
     trained = gang.run(tmp_path, training(gang, **adapters))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import kept_builds
 import pytest
 
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.data import photographs
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ def losses(gang: Gang, output: Path, *, ranks: int = 2, **fields: Any) -> dict[i
     return run.losses
 
 
-@pytest.mark.parametrize("checkpointing", [{"mode": "Full"}, {"mode": "Partial", "percent": 40}], ids=["all", "some"])
+@pytest.mark.parametrize(
+    "checkpointing", quick_first([{"mode": "Full"}, {"mode": "Partial", "percent": 40}]), ids=["all", "some"]
+)
 def test_recomputed_blocks_change_no_loss(
     gang: Gang, plain: dict[int, float], tmp_path: Path, checkpointing: dict[str, Any]
 ) -> None:

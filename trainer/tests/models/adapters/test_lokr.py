@@ -257,6 +257,7 @@ def test_factors_are_float32_beside_frozen_bfloat16_or_quantized_weights(tiny_fl
     assert trained(model).keys() == trained(adapted(tiny_flux, KINDS["products"])).keys()
 
 
+@pytest.mark.deep
 def test_dropout_is_part_of_training_and_not_of_evaluation(tiny_flux: Path) -> None:
     model = adapted(tiny_flux, KINDS["products"].model_copy(update={"dropout": 0.5}))
     move(model)

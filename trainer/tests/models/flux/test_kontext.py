@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.ranks import preload
 
 preload.settle_environment()
@@ -34,7 +35,7 @@ def test_a_reference_is_the_mean_of_what_the_vae_says(tiny_flux: Path) -> None:
     assert torch.allclose(found.float(), wanted, rtol=2**-7, atol=1e-5)
 
 
-@pytest.mark.parametrize(("width", "height"), [(64, 48), (32, 64)])
+@pytest.mark.parametrize(("width", "height"), quick_first([(64, 48), (32, 64)]))
 def test_a_picture_is_that_of_the_pipeline(tiny_flux: Path, width: int, height: int) -> None:
     pipeline = FluxKontextPipeline.from_pretrained(tiny_flux)
     pipeline.set_progress_bar_config(disable=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.ranks import preload
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_no
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("scale", [1.0, 4.0])
+@pytest.mark.parametrize("scale", quick_first([1.0, 4.0]))
 def test_a_picture_is_that_of_the_pipeline(tiny_flux2: Path, scale: float) -> None:
     width, height = 96, 64
     pipeline = Flux2KleinPipeline.from_pretrained(tiny_flux2, dtype=torch.float32)
