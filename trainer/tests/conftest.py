@@ -26,6 +26,10 @@ from oarlock_local import patience
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Several workers share the cores: threads beyond them would wait for one another, and spin while they do.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A machine that is busy draws slowly, and that is no failure of what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")

@@ -107,6 +107,7 @@ def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: to
     return torch.nn.functional.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
 
 
+@pytest.mark.deep
 @of_each("small")
 def test_a_block_computes_and_keeps_what_is_planned_for_its_kind(
     counted: Counted, one: str, monkeypatch: pytest.MonkeyPatch

@@ -129,6 +129,7 @@ def losses(device: str, *, steps: int, float8: bool) -> list[float]:
     return found
 
 
+@pytest.mark.deep
 def test_losses_are_those_of_bfloat16() -> None:
     exact, found = (losses("cpu", steps=20, float8=float8) for float8 in (False, True))
     assert exact[-1] < 0.9 * exact[0]

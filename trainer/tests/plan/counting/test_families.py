@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.ranks import preload
 
 from .tiny import FLUX1, FLUX2, QWEN_IMAGE, SD_3, WAN, Z_IMAGE, Model
@@ -28,7 +29,9 @@ FAMILIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("model", "config", "parameters", "blocks"), FAMILIES, ids=[one[0].module for one in FAMILIES])
+@pytest.mark.parametrize(
+    ("model", "config", "parameters", "blocks"), quick_first(FAMILIES), ids=[one[0].module for one in FAMILIES]
+)
 def test_a_published_model_is_counted(
     model: Model, config: dict[str, object], parameters: int, blocks: dict[str, int]
 ) -> None:
