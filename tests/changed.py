@@ -71,7 +71,7 @@ BY_FOLDER = {
 }
 CLUSTERS = "oarlock_local.pytest_plugin"
 """Fixtures that pytest finds by itself."""
-_DEEP = re.compile(r"\bmark\.(?:deep|nodes)\b|\blocal_cluster\b")
+_DEEP = re.compile(r"\bmark\.(?:deep|nodes)\b|\blocal_cluster\b|\bquick_first\(")
 """What a file with tests of the deep tier says."""
 _OF_A_CLUSTER = re.compile(r"\b(?:local_cluster|control_plane)\b")
 _NAMED = re.compile(
@@ -120,7 +120,8 @@ class Repository:
                     if path not in seen:
                         seen.add(path)
                         open_.append(path)
-            self._closures[test] = frozenset(seen)
+            # Of a conftest only what the test comes to leads further; a change of the file itself may be anywhere in it.
+            self._closures[test] = frozenset(seen.union(self._conftests(test)))
         return self._closures[test]
 
     def broken_by(self, changed: Iterable[str]) -> list[Path]:

@@ -71,6 +71,10 @@ def small(tmp_path: Path) -> Path:
         ),
         ("trainer/tests/support/gang.py", OF_THE_GANG),
         ("trainer/tests/support/program.py", {"trainer/tests/runs/test_program.py"}),
+        (
+            "trainer/tests/conftest.py",
+            {name for name in ALL if name.startswith("trainer/")},
+        ),
         ("operator/tests/worlds.py", OF_DECISIONS),
         ("operator/tests/test_pace.py", {"operator/tests/test_pace.py"}),
         ("charts/oarlock/values.yaml", {"tests/chart/test_values.py", "tests/releasing/test_versions.py"}),

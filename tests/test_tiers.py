@@ -28,10 +28,12 @@ def test_deep(): ...
 @pytest.mark.nodes
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.smoke("trains")), 1])
 def test_smoke(rank): ...
+@pytest.mark.parametrize("nodes", [3])
+def test_of_numbers(nodes): ...
 @pytest.fixture
 def control_plane_name(): ...
 """
-PURE = {"test_pure", "test_of_a_control_plane"}
+PURE = {"test_pure", "test_of_a_control_plane", "test_of_numbers[3]"}
 
 
 def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -63,6 +65,19 @@ def test_a_part_without_a_test_of_the_tier_is_no_failure(tmp_path: Path) -> None
     assert run(tmp_path, "--tier", "deep").returncode == 0
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "with a worker"])
+@pytest.mark.parametrize(
+    "breaks", ["import nothing_of_the_kind", "import os\ndef test_dies(): os._exit(9)"], ids=["at import", "in a test"]
+)
+def test_tests_that_are_lost_fail_the_run_by_another_code_than_one_that_failed(
+    breaks: str, workers: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "test_small.py").write_text("def test_fails(): assert False")
+    (tmp_path / "test_lost.py").write_text(breaks)
+    ended = run(tmp_path, "--tier", "quick", *workers)
+    assert ended.returncode not in (0, 1), ended.stdout
+
+
 SKIPPING = """
 import pytest
 
@@ -89,6 +104,7 @@ def test_where_ci_judges_a_skip_that_is_not_on_the_list_fails(
     judged: str, failed: list[str], skipping: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CI", judged)
+    monkeypatch.delenv("OARLOCK_TEST_RECORDS", raising=False)  # what fails here is no failure of this run
     ended = run(skipping)
     said = [line for line in ended.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     assert [line.partition("::")[2].split()[0] for line in said] == failed, ended.stdout

@@ -71,6 +71,10 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="leave out what does not fit into so many minutes, and name it")
     asked = parser.parse_args(arguments)
     asked.tier = asked.tier or Tier.QUICK
+    if asked.minutes is not None and not (asked.changed and asked.tier is Tier.DEEP):
+        parser.error("--minutes is for --deep --changed: it leaves out whole files of the deep tier")
+    if asked.record and (asked.suites or asked.changed):
+        parser.error("--record is for all suites: what a part of them takes says nothing of a run")
     if unknown := set(asked.suites) - set(SUITES):
         parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     return asked

@@ -20,6 +20,10 @@ START = 25.0
 """Seconds of each worker of a suite with local nodes until its first test runs."""
 
 
+OF_THEIR_OWN = ("tests/argo/", "tests/gangs/", "tests/images/", "tests/soak/")
+"""Folders with make targets of their own: where minutes are counted, none of their tests is run."""
+
+
 @dataclass(frozen=True, slots=True)
 class File:
     """A file of tests, by its path below the repository, and the seconds that its deep tests take."""
@@ -31,11 +35,8 @@ class File:
 def fitting(parts: Sequence[Part], *, minutes: float) -> tuple[list[Part], list[File]]:
     """The parts without the files that do not fit, and these files. The cheapest files come first: most promises a minute."""
     costs = read()
-    files = [
-        File(_below_root(part, name), costs.get(_below_root(part, name), UNMEASURED))
-        for part in parts
-        for name in part.files
-    ]
+    names = [_below_root(part, name) for part in parts for name in part.files]
+    files = [File(name, costs.get(name, UNMEASURED)) for name in names if not name.startswith(OF_THEIR_OWN)]
     room = minutes * 60 * WORKERS - START * WORKERS * len(parts)
     taken: set[str] = set()
     left_out: list[File] = []

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oarlock_local import machine
+from oarlock_local.errors import LocalError
 from oarlock_local.pytest_plugin import SHARED, control_plane_in, nodes_in
 from oarlock_local.pytest_records import FOLDER
 from oarlock_local.pytest_tiers import Lane, Tier
@@ -52,7 +53,7 @@ def run(parts: Sequence[Part], tier: Tier, *, times: int = 1, extra: Sequence[st
         with tempfile.TemporaryDirectory(prefix="oarlock-tests-") as state, ThreadPoolExecutor() as pool:
             beside = [pool.submit(_on_a_cluster, runs, lane, parts, Path(state)) for lane in ON]
             for part in parts:
-                runs.run(part, "--lane", Lane.PURE, *runs.workers(part.suite))
+                runs.run(part, *pure(part.suite), *runs.workers(part.suite))
             for lane in beside:
                 lane.result()
     else:
@@ -62,12 +63,22 @@ def run(parts: Sequence[Part], tier: Tier, *, times: int = 1, extra: Sequence[st
     return not runs.failed
 
 
+def pure(suite: str) -> list[str]:
+    """pytest's arguments for the tests of a suite without a cluster, and for those on one that no lane of it has."""
+    lanes = [Lane.PURE, *(lane for lane, suites in ON.items() if suite not in suites)]
+    return [argument for lane in lanes for argument in ("--lane", lane)]
+
+
 def _on_a_cluster(runs: _Runs, lane: Lane, parts: Sequence[Part], state: Path) -> None:
     wanted = [part for suite in ON[lane] for part in parts if part.suite == suite]
-    if wanted:
+    if not wanted:
+        return
+    try:
         with _cluster(lane, state) as environment:
             for part in wanted:
                 runs.run(part, "--lane", lane, environment=environment)
+    except LocalError as error:
+        runs.fail(f"the cluster of the lane {lane} did not start: {error}")
 
 
 @contextmanager
@@ -100,7 +111,7 @@ class _Runs:
         self, part: Part, *arguments: str, environment: Mapping[str, str] | None = None, streams: bool = False
     ) -> None:
         """Run one part to its end, and print what it said: at once, or when it is over, because another lane prints, too."""
-        name = part.suite + "".join(f", {argument}" for argument in arguments if argument in set(Lane))
+        name = part.suite + "".join(f", {argument}" for argument in arguments[:2] if argument in set(Lane))
         records = Path(os.environ[FOLDER]) / name.replace(", ", "-")
         if streams:
             self._say(f"== {name}")
@@ -113,6 +124,11 @@ class _Runs:
             self._again.append(Part(part.suite, tuple(name.removeprefix(f"{part.suite}/") for name in names)))
         elif code:
             self.failed = True
+
+    def fail(self, why: str) -> None:
+        """Note what is no test's failure."""
+        self._say(why)
+        self.failed = True
 
     def try_again_alone(self) -> None:
         """What failed beside others may have waited for them: it has one more try alone, and is named in any case."""

@@ -41,13 +41,16 @@ class Test:
 
 
 def read(folder: Path) -> list[Test]:
-    """The tests of a run."""
-    lines = [line for file in sorted(folder.rglob("*.jsonl")) for line in file.read_text("utf-8").splitlines()]
-    told = map(json.loads, lines)
-    return [
-        Test(each["test"], each["tier"], each["outcome"], each["seconds"], each["cpu"], each.get("reason", ""))
-        for each in told
-    ]
+    """The tests of a run; of one that was tried again, how it ended first: that is what wants a look."""
+    found: dict[str, Test] = {}
+    for file in sorted(folder.rglob("*.jsonl"), key=lambda file: file.stat().st_mtime):
+        for line in file.read_text("utf-8").splitlines():
+            told = json.loads(line)
+            test = Test(
+                told["test"], told["tier"], told["outcome"], told["seconds"], told["cpu"], told.get("reason", "")
+            )
+            found.setdefault(test.name, test)
+    return list(found.values())
 
 
 def summary(tests: Sequence[Test], *, seconds: float, records: Path) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_local.pytest_tiers import NEEDS_CONTROL_PLANE, NEEDS_NODES, needs
+from oarlock_local.pytest_tiers import needs_control_plane, needs_nodes
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -46,9 +46,7 @@ _PLACES = 2
 
 
 def _place(item: pytest.Item) -> int:
-    needed = needs(item)
-    kinds = (NEEDS_NODES, NEEDS_CONTROL_PLANE)
-    return next((place for place, names in enumerate(kinds) if names & needed), _PLACES)
+    return 0 if needs_nodes(item) else 1 if needs_control_plane(item) else _PLACES
 
 
 @pytest.fixture

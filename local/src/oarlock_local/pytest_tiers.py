@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 
 class Tier(StrEnum):
@@ -28,9 +29,6 @@ class Lane(StrEnum):
     NODES = "nodes"
 
 
-NEEDS_NODES = {"nodes", "local_cluster"}
-NEEDS_CONTROL_PLANE = {"cluster", "control_plane"}
-"""Marks and fixtures of tests against a control plane without nodes."""
 QUICK_EXAMPLES = 25
 
 _MARKERS = (
@@ -50,32 +48,37 @@ def examples(count: int) -> int:
 
 def quick_first(values: Iterable[Any], count: int = 1) -> list[Any]:
     """Values of a parametrized test: the quick tier takes the first ones, the deep tier the rest."""
-    return [
-        value
-        if number < count
-        else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.deep)
-        for number, value in enumerate(values)
-    ]
+    return [value if number < count else _deep(value) for number, value in enumerate(values)]
 
 
-def needs(item: pytest.Item) -> set[str]:
-    """The marks and fixtures of a test, by name."""
-    return {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
+def _deep(value: Any) -> Any:
+    if isinstance(value, ParameterSet):
+        return pytest.param(*value.values, marks=[*value.marks, pytest.mark.deep], id=value.id)
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.deep)
+
+
+def needs_nodes(item: pytest.Item) -> bool:
+    """Whether a test needs real local nodes."""
+    return item.get_closest_marker("nodes") is not None or "local_cluster" in getattr(item, "fixturenames", ())
+
+
+def needs_control_plane(item: pytest.Item) -> bool:
+    """Whether a test needs a control plane without nodes."""
+    return item.get_closest_marker("cluster") is not None or "control_plane" in getattr(item, "fixturenames", ())
 
 
 def tier_of(item: pytest.Item) -> Tier:
     """The tier that a test belongs to."""
     if item.get_closest_marker("smoke"):
         return Tier.QUICK
-    return Tier.DEEP if needs(item) & {"deep", *NEEDS_NODES} else Tier.QUICK
+    return Tier.DEEP if item.get_closest_marker("deep") or needs_nodes(item) else Tier.QUICK
 
 
 def lane_of(item: pytest.Item) -> Lane:
     """The lane that a test runs in, within its tier."""
-    needed = needs(item)
-    if needed & NEEDS_NODES:
+    if needs_nodes(item):
         return Lane.NODES
-    return Lane.CONTROL_PLANE if needed & NEEDS_CONTROL_PLANE else Lane.PURE
+    return Lane.CONTROL_PLANE if needs_control_plane(item) else Lane.PURE
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,7 +86,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers")
     group.addoption("--tier", choices=list(Tier), default=Tier.ALL, help="of which tier tests are run (default: all)")
     group.addoption(
-        "--lane", choices=list(Lane), help="run the tests without a cluster alone, or those on one kind of it"
+        "--lane",
+        choices=list(Lane),
+        action="append",
+        default=[],
+        help="run the tests without a cluster alone, or those on one kind of it",
     )
 
 
@@ -93,14 +100,15 @@ def pytest_configure(config: pytest.Config) -> None:
     _tier = Tier(config.getoption("--tier"))
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
+    config.pluginmanager.register(Lost(), "oarlock-lost")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is of another tier or lane."""
-    tier, lane = config.getoption("--tier"), config.getoption("--lane")
+    tier, lanes = config.getoption("--tier"), config.getoption("--lane")
 
     def is_wanted(item: pytest.Item) -> bool:
-        return tier in (Tier.ALL, tier_of(item)) and lane in (None, lane_of(item))
+        return tier in (Tier.ALL, tier_of(item)) and (not lanes or lane_of(item) in lanes)
 
     wanted = [item for item in items if is_wanted(item)]
     if len(wanted) < len(items):
@@ -109,8 +117,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = wanted
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A part of a suite in which a tier or a lane has no test is no failure."""
-    chosen = session.config.getoption("--tier") != Tier.ALL or session.config.getoption("--lane")
-    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and chosen:
-        session.exitstatus = pytest.ExitCode.OK
+class Lost:
+    """Fails a run in which tests were lost that no report names: their module broke, or the worker that had them died."""
+
+    def __init__(self) -> None:
+        self._anything = False
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A module that can't be imported has tests that nobody counts."""
+        self._anything |= report.failed
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self) -> None:
+        """The test that a worker died of has no report of its own process."""
+        self._anything = True
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, error: object) -> None:
+        """A worker that could not even begin."""
+        self._anything |= error is not None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Tell it by a code that no failed test has. That a part of a suite has no test of a tier or lane is no failure."""
+        chosen = session.config.getoption("--tier") != Tier.ALL or session.config.getoption("--lane")
+        if self._anything:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        elif exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and chosen:
+            session.exitstatus = pytest.ExitCode.OK

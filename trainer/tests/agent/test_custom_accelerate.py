@@ -20,7 +20,6 @@ from oarlock_trainer.runtime.assignment import Assignment, Pod
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.deep
 
 SCRIPT = str(Path(__file__).parents[1] / "support" / "accelerated.py")
 
@@ -42,6 +41,7 @@ def gang(tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
         agent.end()
 
 
+@pytest.mark.deep
 def test_all_ranks_of_all_nodes_meet_by_the_file_alone(gang: tuple[Agent, Agent], tmp_path: Path) -> None:
     bundle = write_bundle.write(tmp_path)
     for agent in gang:

@@ -22,7 +22,6 @@ from oarlock_trainer.runtime.assignment import Assignment, AssignmentError, Pod
 if TYPE_CHECKING:
     from gang import Gang
 
-pytestmark = pytest.mark.deep
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -53,6 +52,7 @@ def launch(
     return [(one.returncode, words) for one, words in zip(started, said, strict=True)]
 
 
+@pytest.mark.deep
 def test_two_machines_that_accelerate_launches_train_as_two_ranks_of_a_pod_do(gang: Gang, tmp_path: Path) -> None:
     training = gang.training(steps=4, checkpoint={})
     alike = gang.run(tmp_path / "pod", training)
@@ -69,6 +69,7 @@ def test_two_machines_that_accelerate_launches_train_as_two_ranks_of_a_pod_do(ga
     assert losses_in(tmp_path / "launched") == losses_in(tmp_path / "pod")
 
 
+@pytest.mark.deep
 def test_launched_ranks_that_are_asked_to_leave_save_and_the_same_command_goes_on_as_ranks_of_a_pod_train(
     gang: Gang, tmp_path: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_launched_ranks_that_are_asked_to_leave_save_and_the_same_command_goes_o
     assert losses_in(tmp_path / "left").keys() > before.keys()
 
 
+@pytest.mark.deep
 def test_what_accelerates_configuration_says_against_the_job_ends_all_ranks_with_both_words(tmp_path: Path) -> None:
     one = assignment({"engine": {"zeroStage": 1}}, nodes=1, gpus_per_node=2, port=free_port())
     job = tmp_path / "job.json"

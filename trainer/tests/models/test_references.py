@@ -68,4 +68,6 @@ def test_each_samples_reference_changes_what_is_predicted_of_it(one: Referenced)
         others = [replace(batch, reference=batch.reference.flip(0))]
         if one.smaller:
             others.append(replace(batch, reference=None))
-        assert all(distance(predicted(one, mine, other), found) > one.moves for other in others)
+        for other in others:
+            now = predicted(one, mine, other)
+            assert all(distance(its, was) > one.moves for its, was in zip(now, found, strict=True))

@@ -11,8 +11,6 @@ from oarlock_trainer.runtime.channel import Event
 if TYPE_CHECKING:
     from gang import Gang, Run
 
-pytestmark = pytest.mark.deep
-
 
 @pytest.fixture(scope="module")
 def told(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:

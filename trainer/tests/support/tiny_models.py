@@ -14,9 +14,9 @@ from pathlib import Path
 from oarlock_local.folders import cache_folder
 
 _ROOT = Path(__file__).parents[3]
+_SOURCE = "trainer/src/oarlock_trainer"
 _MAKING = (
-    *sorted((_ROOT / "trainer/src/oarlock_trainer").glob("models/**/*.py")),
-    *sorted((_ROOT / "trainer/src/oarlock_trainer").glob("commands/*.py")),
+    *(path for room in ("commands", "models", "runtime") for path in sorted((_ROOT / _SOURCE / room).rglob("*.py"))),
     _ROOT / "uv.lock",
 )
 """What a tiny model is made by."""
@@ -38,7 +38,8 @@ def made_tiny(slug: str) -> Path:
             shutil.rmtree(directory, ignore_errors=True)
             command = [sys.executable, "-m", "oarlock_trainer", f"make-tiny-{slug}", str(directory)]
             environment = {key: value for key, value in os.environ.items() if key != "DS_ACCELERATOR"}
-            made = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, umask=0o022)
+            made = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, umask=0o022)
+            assert made.returncode == 0, made.stdout + made.stderr
             (home / f"tiny-{slug}.said").write_text(made.stdout + made.stderr)
             seen.write_text(_state(directory))
     return directory
@@ -46,15 +47,17 @@ def made_tiny(slug: str) -> Path:
 
 @cache
 def _home() -> Path:
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(sys.version.encode())
     for path in _MAKING:
         digest.update(path.read_bytes())
     home = cache_folder(os.environ) / "tests" / digest.hexdigest()[:16]
     home.mkdir(parents=True, exist_ok=True)
     home.touch()
-    states = sorted(home.parent.iterdir(), key=lambda folder: folder.stat().st_mtime)
-    for old in states[:-_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
+    with (home.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        states = [folder for folder in home.parent.iterdir() if folder.is_dir()]
+        for old in sorted(states, key=lambda folder: folder.stat().st_mtime)[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
     return home
 
 

@@ -13,6 +13,7 @@ from gangs import ATTEMPT, JOB_UID, KEY, Gang, Network, Stranger, time_of_silenc
 
 from oarlock_local import patience
 from oarlock_local.patience import eventually
+from oarlock_trainer.agent.link import gang_link
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.link.protocol import Left, PeerLost
 
@@ -291,6 +292,7 @@ def test_leave_returns_though_the_leader_is_stuck() -> None:
         eventually(lambda: link._role._connection, "a connection")
         link.leave(83, "hang")
         assert eventually(link._over.is_set, "the end of its thread")
+    assert gang_link._LEAVE_SECONDS < 1, "what it waits for at most: the grace of a pod is not this one's"
 
 
 def test_leaving_again_says_nothing_more(gang_of: GangOf) -> None:

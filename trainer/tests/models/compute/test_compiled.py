@@ -40,7 +40,7 @@ _PROGRAM = Path(__file__).parents[2] / "support" / "flux_compiled.py"
 FLOAT32 = 1e-5
 CPU = torch.device("cpu")
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.deep]
+pytestmark = pytest.mark.timeout(900)
 builds_code = pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs g++ or clang++ on the CPU"
 )
@@ -79,22 +79,26 @@ def first(scratch: Path) -> dict[str, Any]:
     return started(scratch)
 
 
+@pytest.mark.deep
 @builds_code
 def test_compiled_blocks_compute_what_diffusers_computes_forward_and_backward(first: dict[str, Any]) -> None:
     assert first["prediction"] < FLOAT32
     assert first["worst_gradient"] < FLOAT32
 
 
+@pytest.mark.deep
 @builds_code
 def test_all_blocks_of_a_kind_share_one_graph_a_shape_recomputed_or_not(first: dict[str, Any]) -> None:
     assert first["graphs"] == 2
 
 
+@pytest.mark.deep
 @builds_code
 def test_nothing_is_compiled_after_the_warm_up_nor_for_what_needs_no_gradients(first: dict[str, Any]) -> None:
     assert first["graphs_later"] == 0
 
 
+@pytest.mark.deep
 @builds_code
 def test_the_warm_up_leaves_no_trace_and_tells_how_far_it_is(first: dict[str, Any]) -> None:
     assert (first["same_weights"], first["gradients"], first["same_randomness"]) == (True, 0, True)
@@ -102,6 +106,7 @@ def test_the_warm_up_leaves_no_trace_and_tells_how_far_it_is(first: dict[str, An
     assert first["attention"] == "aten::_scaled_dot_product_flash_attention_for_cpu"
 
 
+@pytest.mark.deep
 @builds_code
 def test_a_later_pod_takes_compiled_code_from_the_output(first: dict[str, Any], scratch: Path) -> None:
     """What the compiler of C++ made stays in the folder: a minute less, and nothing of what torch compiled."""
@@ -139,6 +144,7 @@ def traced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable
     reset()
 
 
+@pytest.mark.deep
 def test_each_number_of_tokens_has_a_graph_of_its_own_for_each_kind_of_block(
     traced: Callable[[], int], tmp_path: Path
 ) -> None:
@@ -151,6 +157,7 @@ def test_each_number_of_tokens_has_a_graph_of_its_own_for_each_kind_of_block(
         assert traced() == graphs == compiling.graphs(job.compile, shapes=graphs // 2, masked=False)
 
 
+@pytest.mark.deep
 def test_many_numbers_of_tokens_share_graphs_whose_sizes_are_open(traced: Callable[[], int], tmp_path: Path) -> None:
     """Each further bucket would be half a minute in which all GPUs wait."""
     _, mine = pair(double=2, single=2)
@@ -163,6 +170,7 @@ def test_many_numbers_of_tokens_share_graphs_whose_sizes_are_open(traced: Callab
     assert traced() == compiling.graphs(settled, shapes=len(shapes), masked=False) == 5
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sizes", [[(8, 12)], [(16, 16), (8, 12), (8, 8)]], ids=["one size", "several sizes"])
 def test_texts_of_any_length_are_compiled_by_the_warm_up_and_nothing_after_it(
     traced: Callable[[], int], tmp_path: Path, sizes: list[tuple[int, int]]
@@ -236,6 +244,7 @@ def test_texts_of_any_length_are_not_compiled_one_by_one(tmp_path: Path) -> None
         tune(torch.nn.Module(), job, device=CPU, recomputed=0, scratch=tmp_path)
 
 
+@pytest.mark.deep
 def test_kept_code_that_torch_does_not_take_costs_time_and_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
