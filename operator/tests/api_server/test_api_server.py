@@ -64,9 +64,7 @@ def test_deleting_the_job_removes_everything_while_no_operator_runs(
         gang.wait_for_pods("1-0", "1-1")
     api.call("DELETE", f"{JOBS}/{gang.name}")
     wait_for("garbage collection", lambda: not gang.pods())
-    wait_for(
-        "the Service to go", lambda: api.find(f"/api/v1/namespaces/default/services/{gang.name}") is None, seconds=90
-    )
+    wait_for("the Service to go", lambda: api.find(f"/api/v1/namespaces/default/services/{gang.name}") is None)
 
 
 def test_an_operator_that_is_killed_is_replaced_and_loses_nothing(api: Api, as_operator: Path, tmp_path: Path) -> None:
