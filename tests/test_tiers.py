@@ -51,7 +51,7 @@ def run(folder: Path, *arguments: str, environment: dict[str, str] | None = None
         (("--tier", "quick", "--lane", "control-plane"), {"test_of_a_cluster"}),
         (("--tier", "quick", "--lane", "nodes"), {"test_smoke[0]"}),
     ],
-    ids=" ".join,
+    ids=["all", "quick", "deep", "quick, pure", "quick, control plane", "quick, nodes"],
 )
 def test_a_tier_and_a_lane_hold_what_their_marks_say(arguments: tuple[str, ...], ran: set[str], tmp_path: Path) -> None:
     (tmp_path / "test_small.py").write_text(SMALL.replace("{examples}", "25" if "quick" in arguments else "400"))

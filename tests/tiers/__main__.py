@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
             parts, left_out = budget.fitting(parts, minutes=asked.minutes)
         if not parts and not left_out:
             sys.stdout.write(f"no test of the {tier} tier can be broken by what changed\n")
-        failed |= not run(parts, tier, extra=shlex.split(os.environ.get("PYTEST_ARGS", "")))
+        failed |= not run(parts, tier, minutes=asked.minutes, extra=shlex.split(os.environ.get("PYTEST_ARGS", "")))
         if left_out:
             sys.stdout.write(budget.told(left_out, minutes=asked.minutes))
     seconds = time.monotonic() - began

@@ -46,8 +46,15 @@ class Part:
     files: tuple[str, ...] = ()
 
 
-def run(parts: Sequence[Part], tier: Tier, *, times: int = 1, extra: Sequence[str] = ()) -> bool:
-    """Run the parts; True where all passed. `times`: with so many times the workers. `extra` goes to pytest."""
+def run(
+    parts: Sequence[Part], tier: Tier, *, times: int = 1, minutes: float | None = None, extra: Sequence[str] = ()
+) -> bool:
+    """Run the parts; True where all passed.
+
+    `times`: with so many times the workers. `minutes`: after so many, no further suite of the deep tier begins, and it is
+    named. `extra` goes to pytest.
+    """
+    began = time.monotonic()
     runs = _Runs(tier, times, extra)
     if tier is Tier.QUICK:
         with tempfile.TemporaryDirectory(prefix="oarlock-tests-") as state, ThreadPoolExecutor() as pool:
@@ -58,7 +65,10 @@ def run(parts: Sequence[Part], tier: Tier, *, times: int = 1, extra: Sequence[st
                 lane.result()
     else:
         for part in parts:
-            runs.run(part, *runs.workers(part.suite), streams=True)
+            if minutes is not None and time.monotonic() - began > minutes * 60:
+                runs.say(f"== {part.suite} did not begin within {minutes:g} minutes: {' '.join(part.files)}")
+            else:
+                runs.run(part, *runs.workers(part.suite), streams=True)
     runs.try_again_alone()
     return not runs.failed
 
@@ -114,12 +124,12 @@ class _Runs:
         name = part.suite + "".join(f", {argument}" for argument in arguments[:2] if argument in set(Lane))
         records = Path(os.environ[FOLDER]) / name.replace(", ", "-")
         if streams:
-            self._say(f"== {name}")
+            self.say(f"== {name}")
         began = time.monotonic()
         code, said = self._pytest(
             part, *self._extra, *arguments, environment={FOLDER: str(records), **(environment or {})}, streams=streams
         )
-        self._say(f"{said}== {name} took {time.monotonic() - began:.0f} s")
+        self.say(f"{said}== {name} took {time.monotonic() - began:.0f} s")
         if code == 1 and (names := [test.name for test in report.read(records) if test.outcome == "failed"]):
             self._again.append(Part(part.suite, tuple(name.removeprefix(f"{part.suite}/") for name in names)))
         elif code:
@@ -127,19 +137,19 @@ class _Runs:
 
     def fail(self, why: str) -> None:
         """Note what is no test's failure."""
-        self._say(why)
+        self.say(why)
         self.failed = True
 
     def try_again_alone(self) -> None:
         """What failed beside others may have waited for them: it has one more try alone, and is named in any case."""
         for part in self._again:
-            self._say(f"== {part.suite}: {len(part.files)} failed; once more, alone")
+            self.say(f"== {part.suite}: {len(part.files)} failed; once more, alone")
             code, _ = self._pytest(part, streams=True)
             if code:
                 self.failed = True
             else:
-                self._say("passed only when run alone; each wants a look:")
-                self._say("\n".join(f"  {part.suite}: {name}" for name in part.files))
+                self.say("passed only when run alone; each wants a look:")
+                self.say("\n".join(f"  {part.suite}: {name}" for name in part.files))
 
     def _pytest(
         self, part: Part, *arguments: str, environment: Mapping[str, str] | None = None, streams: bool
@@ -157,7 +167,8 @@ class _Runs:
         )
         return ended.returncode, ended.stdout or ""
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """Print lines, whole though another lane prints, too."""
         with self._printing:
             sys.stdout.write(text.rstrip("\n") + "\n")
             sys.stdout.flush()
