@@ -19,14 +19,12 @@ import sys
 import time
 from pathlib import Path
 
-from oarlock_local.pytest_records import FOLDER
 from oarlock_local.pytest_tiers import Tier
 from tests.changed import SUITES, chosen_since
 from tests.tiers import budget, history, report
 from tests.tiers.lanes import Part, run
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDS = ROOT / "out" / "tests"
 
 
 def main(arguments: list[str]) -> int:
@@ -36,8 +34,7 @@ def main(arguments: list[str]) -> int:
     subprocess.run([Path(sys.executable).with_name("oarlock-local"), "build"], stdout=subprocess.DEVNULL, check=False)
     if {"client", "local", "tests"} & set(asked.suites or SUITES):
         subprocess.run(["make", "--silent", "browser"], cwd=ROOT, check=False)
-    records = RECORDS / time.strftime("%Y%m%d-%H%M%S")
-    os.environ[FOLDER] = str(records)
+    records = report.begin()
     began = time.monotonic()
     failed = False
     for tier in (Tier.QUICK, Tier.DEEP) if asked.tier is Tier.ALL else (asked.tier,):

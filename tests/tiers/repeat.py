@@ -9,21 +9,17 @@ tests/repeat 3 api operator           a part of it
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 
-from oarlock_local.pytest_records import FOLDER
 from oarlock_local.pytest_tiers import Tier
 from tests.changed import SUITES
 from tests.tiers import history, report
 from tests.tiers.lanes import Part, run
 
-RECORDS = Path(__file__).resolve().parents[2] / "out" / "tests"
 BESIDE = {"nothing": "nothing", "load": "load on one core", "workers": "three times the workers"}
 
 
@@ -40,8 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     part = "" if len(suites) == len(SUITES) else f" of {' '.join(suites)}"
     ever_failed = False
     for number in range(1, asked.runs + 1):
-        records = RECORDS / time.strftime("%Y%m%d-%H%M%S")
-        os.environ[FOLDER] = str(records)
+        records = report.begin()
         began = time.monotonic()
         with load() if asked.beside == "load" else nullcontext():
             passed = run([Part(suite) for suite in suites], Tier.QUICK, times=3 if asked.beside == "workers" else 1)

@@ -8,14 +8,25 @@ FOLDER is by default that of the newest run, in out/tests.
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from oarlock_local.pytest_records import FOLDER
+
 RECORDS = Path(__file__).resolve().parents[2] / "out" / "tests"
 DEAREST = 50
+
+
+def begin() -> Path:
+    """A folder for the records of a run that begins; all processes of its tests find it."""
+    folder = RECORDS / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    os.environ[FOLDER] = str(folder)
+    return folder
 
 
 @dataclass(frozen=True, slots=True)
