@@ -253,4 +253,4 @@ def _published(api: ApiServer) -> Manifest:
             else None
         )
 
-    return eventually(published, "the schema", every=0.05)
+    return eventually(published, "the schema")

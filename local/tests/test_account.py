@@ -48,11 +48,11 @@ def test_what_is_asked_for_beyond_the_rights_is_refused_and_told_with_how_often(
             return ""
 
     # The server hears of new roles in a moment, and may write its log in the moment after the answer.
-    eventually(lambda: "kube-root-ca.crt" in listed(), "the certificate", every=0.05)
+    eventually(lambda: "kube-root-ca.crt" in listed(), "the certificate")
     assert "configmap/rower" not in listed()
-    eventually(lambda: account.complaint() == "", "what it asked for within its rights", every=0.05)
+    eventually(lambda: account.complaint() == "", "what it asked for within its rights")
     for _ in range(2):
         with pytest.raises(ClusterError, match="cannot list resource"):
             control_plane.kubectl(*as_rower, "get", "deployments.apps")
     beyond = "rower asked for what the chart does not grant: list deployments.apps (requests: 2)"
-    eventually(lambda: account.complaint() == beyond, beyond, every=0.05)
+    eventually(lambda: account.complaint() == beyond, beyond)

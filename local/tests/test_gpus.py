@@ -65,7 +65,7 @@ def run(cluster: Cluster, name: str, program: str, node: str) -> Any:
 def test_a_pod_hears_of_an_xid_and_a_reboot_brings_the_gpu_back(cluster: Cluster) -> None:
     apply(cluster, python_pod("watcher", WATCH, node="node-2"))
     wait_for_phase(cluster, "watcher", "Running")
-    eventually(lambda: "watching" in cluster.kubectl("logs", "watcher"), "a pod that watches", every=0.05)
+    eventually(lambda: "watching" in cluster.kubectl("logs", "watcher"), "a pod that watches")
     cluster.fault("gpu", "node-2", gpu=1, xid=79)
     assert json.loads(output(cluster, "watcher").splitlines()[1]) == ["GPU-node-2-00000001", 79]
     assert run(cluster, "before", ASK, "node-2") == {"GPU-node-2-00000000": "healthy", "GPU-node-2-00000001": 15}

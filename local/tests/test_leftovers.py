@@ -52,7 +52,7 @@ def _cgroups(slot: int) -> list[str]:
 
 
 def _wait(condition: Callable[[], bool], what: Callable[[], object]) -> None:
-    eventually(condition, lambda: str(what()), every=0.05)
+    eventually(condition, lambda: str(what()))
 
 
 def _wait_until_gone(state: Path, slot: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gangs import SETTINGS
 from hypothesis import HealthCheck, settings
-from processes import ROOT, Api, api_with_crd, operator
+from processes import ROOT, Api, Resident, api_with_crd
 from status_pod import Server, serving
 
 from oarlock_operator.model.job_memory import JobMemory
@@ -58,15 +58,31 @@ def account(control_plane: Cluster) -> Iterator[Account]:
 
 
 @pytest.fixture(scope="session")
-def as_operator(account: Account, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The operators' kubeconfig."""
+def operators_kubeconfig(account: Account, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The operators'."""
     return account.write_kubeconfig(tmp_path_factory.mktemp("operator") / "kubeconfig")
 
 
+@pytest.fixture(scope="session")
+def resident(operators_kubeconfig: Path, api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Resident]:  # noqa: ARG001 - the CRD must be there
+    found = Resident(operators_kubeconfig, tmp_path_factory.mktemp("resident") / "operator.log", *SETTINGS)
+    yield found
+    found.stop()
+
+
 @pytest.fixture
-def with_operator(as_operator: Path, api: Api, tmp_path: Path) -> Iterator[Api]:
-    with operator(as_operator, tmp_path / "operator.log", *SETTINGS):
-        yield api
+def as_operator(operators_kubeconfig: Path, resident: Resident) -> Path:
+    """The operators' kubeconfig, for a test that runs its own and is disturbed by none."""
+    resident.stop()
+    return operators_kubeconfig
+
+
+@pytest.fixture
+def with_operator(resident: Resident, api: Api) -> Iterator[Api]:
+    """The API, with an operator at work that other tests had before."""
+    resident.start()
+    yield api
+    assert resident.lives
 
 
 @pytest.fixture

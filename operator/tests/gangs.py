@@ -20,10 +20,11 @@ SETTINGS = ("--lease-seconds", "60", "--progress-seconds", "1", *BRAKES_OFF)
 
 
 class Gang:
-    """One job and its pods, through the API."""
+    """One job and its pods, through the API. The real scheduler places them where `scheduling` is {}."""
 
     def __init__(self, api: Api, **spec: Any) -> None:
         self.api = api
+        self._is_scheduled = spec.get("scheduling") == {}
         self.name = f"job-{uuid.uuid4().hex[:8]}"
         training = {
             "model": {"family": "Flux1", "path": "/output/models/tiny"},
@@ -39,6 +40,7 @@ class Gang:
                 "gpusPerNode": 2,
                 "output": {"persistentVolumeClaim": {"claimName": "out"}},
                 "training": training,
+                "scheduling": {"schedulerName": "nobody"},
                 **spec,
             },
         }
@@ -97,6 +99,11 @@ class Gang:
     def run(self, attempt: int = 1, *, nodes: tuple[str, str] | None = None) -> None:
         """Both pods run; without `nodes` they are bound to none, and the API server deletes them at once."""
         self.wait_for_pods(f"{attempt}-0", f"{attempt}-1")
+        if self._is_scheduled:
+            wait_for(
+                "the scheduler's own words, which would take these back",
+                lambda: all(pod["status"].get("conditions") for pod in self.pods().values()),
+            )
         for rank in (0, 1):
             if nodes:
                 self.bind(f"{attempt}-{rank}", nodes[rank])

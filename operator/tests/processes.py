@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
-import ssl
 import subprocess
 import sys
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from email.message import Message
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import yaml
 
 from oarlock_local import patience
 from oarlock_local.patience import eventually
@@ -29,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 def wait_for(what: str, look: Callable[[], Found | None]) -> Found:
     """What `look` finds, as soon as it finds something true. It asks an API server: not hundreds of times a second."""
-    return eventually(look, what, every=0.05)
+    return eventually(look, what)
 
 
 class ApiRefused(Exception):  # noqa: N818
@@ -40,25 +38,13 @@ class Api:
     """The API server by plain HTTPS, as the cluster's administrator."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        import base64  # noqa: PLC0415
-        import tempfile  # noqa: PLC0415
+        import httpx  # noqa: PLC0415 - only for those that need a cluster
 
-        config = yaml.safe_load(kubeconfig.read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        self._server = cluster["server"]
+        from oarlock_local.api import credentials  # noqa: PLC0415
 
-        def data(group: dict[str, str], name: str) -> str:
-            return (
-                base64.b64decode(group[f"{name}-data"]).decode()
-                if f"{name}-data" in group
-                else Path(group[name]).read_text()
-            )
-
-        self._context = ssl.create_default_context(cadata=data(cluster, "certificate-authority"))
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:
-            pair.write(data(user, "client-certificate") + "\n" + data(user, "client-key"))
-            pair.flush()
-            self._context.load_cert_chain(pair.name)
+        server, context = credentials(kubeconfig)
+        # One connection for all: a handshake with certificates of both sides costs the server more than an answer.
+        self._http = httpx.Client(base_url=server, verify=context, timeout=patience.SECONDS, trust_env=False)
 
     def call(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
         """One request; raises urllib.error.HTTPError, and ApiRefused where an object does not pass admission (422)."""
@@ -73,12 +59,11 @@ class Api:
 
     def send(self, method: str, path: str, data: bytes | None = None, *, kind: str = "application/json") -> bytes:
         """One request as it is; raises urllib.error.HTTPError."""
-        request = urllib.request.Request(  # noqa: S310 - always https, from the kubeconfig
-            self._server + path, data=data, method=method, headers={"Content-Type": kind}
-        )
-        with urllib.request.urlopen(request, context=self._context, timeout=patience.SECONDS) as answer:  # noqa: S310
-            found: bytes = answer.read()
-            return found
+        answer = self._http.request(method, path, content=data, headers={"Content-Type": kind})
+        if answer.is_error:
+            words = io.BytesIO(answer.content)
+            raise urllib.error.HTTPError(path, answer.status_code, answer.reason_phrase, Message(), words)
+        return answer.content
 
     def find(self, path: str) -> Any:
         """An object, or None; a CRD that was just made answers 429 for a moment."""
@@ -124,3 +109,27 @@ def operator(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[subproces
         except subprocess.TimeoutExpired:
             process.kill()
     assert alive or process.returncode == -signal.SIGKILL, f"the operator ended by itself:\n{log.read_text()[-3000:]}"
+
+
+class Resident:
+    """An operator that is there for one test after the other, until one wants operators of its own."""
+
+    def __init__(self, kubeconfig: Path, log: Path, *arguments: str) -> None:
+        self._begin = lambda: operator(kubeconfig, log, *arguments)
+        self._running = ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Have it run."""
+        if self._process is None:
+            self._process = self._running.enter_context(self._begin())
+
+    def stop(self) -> None:
+        """End it. Fails where it has ended by itself."""
+        self._process = None
+        self._running.close()
+
+    @property
+    def lives(self) -> bool:
+        """Whether it runs."""
+        return self._process is not None and self._process.poll() is None

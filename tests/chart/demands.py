@@ -34,7 +34,7 @@ NODES = "/api/v1/nodes"
 
 def wait(what: str, look: Callable[[], Found | None]) -> Found:
     """What `look` finds, as soon as it finds something true."""
-    return eventually(look, what, every=0.1)
+    return eventually(look, what)
 
 
 def refusal(cluster: Cluster, body: str, *options: str) -> str:

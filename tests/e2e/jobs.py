@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,14 @@ class Jobs:
     def losses(self, name: str) -> dict[tuple[int, int], float]:
         """(attempt, step) -> loss, as the trainer wrote them."""
         return {(line["attempt"], line["step"]): line["loss"] for line in self.metrics(name) if "loss" in line}
+
+    def losses_by_step(self, name: str) -> dict[int, set[float]]:
+        """Step -> the losses that were told of it, by whichever attempt or round."""
+        found = defaultdict(set)
+        for line in self.metrics(name):
+            if "loss" in line:
+                found[line["step"]].add(line["loss"])
+        return found
 
     def metrics(self, name: str) -> list[dict[str, Any]]:
         """The lines of its metrics.jsonl so far."""

@@ -29,21 +29,19 @@ def node(jobs: Jobs) -> str:
 
 @pytest.fixture
 def near(jobs: Jobs, node: str) -> Iterator[Callable[..., None]]:
-    """Starts jobs, by their names and numbers of nodes, that each have a pod on that node and train."""
+    """Starts a job, by its name and number of nodes, that has a pod on that node, and trains."""
     started: list[str] = []
     third = next(name for name in jobs.cluster.nodes if name not in (node, jobs.operator()["spec"]["nodeName"]))
     others = [name for name in jobs.cluster.nodes if name != node]
 
-    def start(nodes: dict[str, int], **recovery: int) -> None:
-        for name, number in nodes.items():
-            started.append(name)
-            with cordoned(jobs.cluster, others if number == 1 else [third]):
-                jobs.apply(name, nodes=number, recovery=recovery, **SMALL)
-                jobs.wait(name, "its place", lambda _, name=name, number=number: len(jobs.nodes(name)) == number)
-            assert node in jobs.nodes(name)
-        for name in nodes:
-            status = jobs.wait_for_checkpoint_of(name, 1)
-            assert status["attempt"] == 1, json.dumps(status["attempts"])
+    def start(name: str, *, nodes: int, **recovery: int) -> None:
+        started.append(name)
+        with cordoned(jobs.cluster, others if nodes == 1 else [third]):
+            jobs.apply(name, nodes=nodes, recovery=recovery, **SMALL)
+            jobs.wait(name, "its place", lambda _: len(jobs.nodes(name)) == nodes)
+        assert node in jobs.nodes(name)
+        status = jobs.wait_for_checkpoint_of(name, 1)
+        assert status["attempt"] == 1, json.dumps(status["attempts"])
 
     yield start
     jobs.delete(*started)
@@ -70,20 +68,6 @@ def struck(cluster: Cluster, fault: str, node: str) -> Iterator[None]:
         cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", patience.KUBECTL)
 
 
-def wait_for_the_next_attempts(jobs: Jobs, *names: str) -> dict[str, Status]:
-    """The status of each job as it was when its second attempt had saved, whatever befalls it while the others come up."""
-    saved: dict[str, Status] = {}
-
-    def note_those_that_have(_: Status) -> bool:
-        for name in set(names) - set(saved):
-            if jobs.has_checkpoint_of(status := jobs.status(name), 2):
-                saved[name] = status
-        return len(saved) == len(names)
-
-    jobs.wait(names[0], f"a checkpoint of the second attempt of {names}", note_those_that_have)
-    return saved
-
-
 def assert_trains_without(jobs: Jobs, name: str, status: Status, node: str) -> None:
     assert len(status["attempts"]) == 2, json.dumps(status)
     first, second = status["attempts"]
@@ -108,27 +92,27 @@ def assert_first_attempt_is_fenced(jobs: Jobs, name: str) -> None:
     assert len([step for step, attempt in jobs.checkpoints(name) if attempt == 1 and step > resumed]) <= 1
 
 
-@pytest.mark.smoke("outlives a lost node")
+@pytest.mark.parametrize(
+    "nodes", [pytest.param(2, marks=pytest.mark.smoke("outlives a lost node"), id="gang"), pytest.param(1, id="lone")]
+)
 def test_a_node_that_is_cut_off_is_left_without_waiting_for_it_and_its_pods_cannot_write(
-    jobs: Jobs, node: str, near: Callable[..., None]
+    jobs: Jobs, node: str, near: Callable[..., None], nodes: int
 ) -> None:
-    gang, lone = "cut-gang", "cut-lone"
-    near({lone: 1, gang: 2}, teardownSeconds=5)
+    name = f"cut-{nodes}"
+    near(name, nodes=nodes, teardownSeconds=5)
     with struck(jobs.cluster, "cut", node):
-        for name, status in wait_for_the_next_attempts(jobs, gang, lone).items():
-            assert_trains_without(jobs, name, status, node)
-        for name in gang, lone:
-            jobs.wait(name, "the removal of the stuck pod", lambda _, name=name: jobs.events(name, "PodForceDeleted"))
-            jobs.wait(name, "its end", lambda status: not status["ranks"]["terminating"])
-            assert {pod.rpartition("-")[0] for pod in jobs.pods(name)} == {f"pod/{name}-2"}
-            created = jobs.status(name)["attempts"][1]["createdTime"]
-            assert created <= jobs.events(name, "PodForceDeleted")[0]["firstTimestamp"]
-        assert_first_attempt_is_fenced(jobs, lone)
-    for name in gang, lone:
-        healed = jobs.status(name)["latestCheckpoint"]["step"]
-        after = jobs.wait(name, "progress", lambda status, healed=healed: status["latestCheckpoint"]["step"] > healed)
-        assert after["attempt"] == 2
-        jobs.assert_no_loss_changed(name)
+        assert_trains_without(jobs, name, jobs.wait_for_checkpoint_of(name, 2), node)
+        jobs.wait(name, "the removal of the stuck pod", lambda _: jobs.events(name, "PodForceDeleted"))
+        jobs.wait(name, "its end", lambda status: not status["ranks"]["terminating"])
+        assert {pod.rpartition("-")[0] for pod in jobs.pods(name)} == {f"pod/{name}-2"}
+        created = jobs.status(name)["attempts"][1]["createdTime"]
+        assert created <= jobs.events(name, "PodForceDeleted")[0]["firstTimestamp"]
+        if nodes == 1:  # of a gang, those that are not cut off end, and the others with them
+            assert_first_attempt_is_fenced(jobs, name)
+    healed = jobs.status(name)["latestCheckpoint"]["step"]
+    after = jobs.wait(name, "progress", lambda status: status["latestCheckpoint"]["step"] > healed)
+    assert after["attempt"] == 2
+    jobs.assert_no_loss_changed(name)
 
 
 def test_a_node_whose_kubelet_is_frozen_is_trained_on_until_kubernetes_takes_the_pods_away(
@@ -140,7 +124,7 @@ def test_a_node_whose_kubelet_is_frozen_is_trained_on_until_kubernetes_takes_the
 
     # A job of one, for nobody else would notice. That gangs go on too: operator/tests/decide/test_decide_nodes.py.
     lone = "frozen-lone"
-    near({lone: 1})
+    near(lone, nodes=1)
     with struck(jobs.cluster, "freeze-kubelet", node):
         status = jobs.wait(lone, "doubt", degraded)
         assert (degraded(status), status["attempt"], status["phase"]) == ("NodeNotReady", 1, "Running")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
@@ -49,15 +48,6 @@ def trains_in(jobs: Jobs, number: int) -> dict[str, Any]:
     return jobs.agent(f"{NAME}-1-0")
 
 
-def losses(jobs: Jobs, name: str) -> dict[int, set[float]]:
-    """Step -> the losses that were told of it, by whichever round."""
-    found = defaultdict(set)
-    for line in jobs.metrics(name):
-        if "loss" in line:
-            found[line["step"]].add(line["loss"])
-    return found
-
-
 @pytest.mark.parametrize(
     ("pod", "signal", "code"),
     [
@@ -86,7 +76,7 @@ def test_ranks_that_are_killed_crash_or_hang_start_anew_in_their_pods_from_the_n
     assert booked["nodeName"] == node
     assert booked["lostSteps"] == max(end["step"] - end["resumedStep"], 0)
     assert len(jobs.events(gang, "RanksRestarted")) == number
-    assert all(len(told) == 1 for told in losses(jobs, gang).values())
+    assert all(len(told) == 1 for told in jobs.losses_by_step(gang).values())
 
 
 @pytest.fixture
@@ -140,7 +130,7 @@ def test_a_pod_that_is_lost_is_replaced_and_training_goes_on_with_the_same_losse
     saved = status["latestCheckpoint"]["step"]
     jobs.wait(fresh, "a checkpoint", lambda status: status["latestCheckpoint"]["step"] > saved)
     assert jobs.status(fresh)["attempt"] == 1
-    assert all(len(told) == 1 for told in losses(jobs, fresh).values())
+    assert all(len(told) == 1 for told in jobs.losses_by_step(fresh).values())
 
 
 @pytest.mark.parametrize("rank", [pytest.param(1, marks=pytest.mark.smoke("leaves a drained node")), 0])
@@ -212,4 +202,4 @@ def test_the_state_of_a_lost_pod_comes_back_from_the_next_node_and_no_checkpoint
     assert ended["rung"] == "ReplacePod"
     assert (status["attempt"], newest(jobs, remembering)[0]["uid"]) == (1, before[0]["uid"])
     assert saved < ended["resumedFromStep"] < saved + 150, "from a step that was never saved"
-    assert all(len(told) == 1 for told in losses(jobs, remembering).values())
+    assert all(len(told) == 1 for told in jobs.losses_by_step(remembering).values())

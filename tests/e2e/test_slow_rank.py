@@ -77,7 +77,7 @@ def runtime(jobs: Jobs) -> Iterator[None]:
         "spec": {"containers": [{"name": "probe", "image": "probe"}]},
     }
     dry = ("create", "--dry-run=server", "-o", "jsonpath={.spec.runtimeClassName}", "-f", "-")
-    eventually(lambda: jobs.cluster.kubectl(*dry, stdin=json.dumps(pod)), "the policy in force", every=0.2)
+    eventually(lambda: jobs.cluster.kubectl(*dry, stdin=json.dumps(pod)), "the policy in force")
     yield
     for kind in policies:
         jobs.cluster.kubectl("delete", kind, NAME, "--ignore-not-found")

@@ -47,7 +47,7 @@ def wait_for_use(jobs: Jobs, gpus: int) -> None:
     def counted() -> str:
         return jobs.cluster.kubectl("get", "clusterqueue", "small", "-o", path)
 
-    eventually(lambda: counted() == str(gpus), lambda: f"{gpus} GPUs: Kueue counts {counted()}", every=0.2)
+    eventually(lambda: counted() == str(gpus), lambda: f"{gpus} GPUs: Kueue counts {counted()}")
 
 
 def gates(jobs: Jobs, name: str) -> list[str]:

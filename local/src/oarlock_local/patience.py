@@ -18,15 +18,23 @@ SECONDS = 240.0
 """Of one wait. Less than pytest's own timeout, which ends a test without a word of what it waited for."""
 KUBECTL = f"--timeout={SECONDS:g}s"
 """The same, as `kubectl wait` is told."""
+_LONGEST_REST = 0.05
+"""Seconds between two looks of one wait."""
 
 
-def eventually(
-    fact: Callable[[], Found | None], what: str | Callable[[], str], *, seconds: float = SECONDS, every: float = 0.005
-) -> Found:
-    """The fact's first true value, looked for `every` so many seconds. Fails with `what`, which may be asked only then."""
+def eventually(fact: Callable[[], Found | None], what: str | Callable[[], str], *, seconds: float = SECONDS) -> Found:
+    """The fact's first true value. Fails with `what`, which may be asked only then.
+
+    It looks less and less often, and rests at least as long as a look took: what is waited for runs on the same cores.
+    """
     deadline = time.monotonic() + seconds
-    while not (found := fact()):
-        if time.monotonic() > deadline:
+    rest = 0.005
+    while True:
+        began = time.monotonic()
+        if found := fact():
+            return found
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
-        time.sleep(every)
-    return found
+        time.sleep(max(rest, now - began))
+        rest = min(1.25 * rest, _LONGEST_REST)

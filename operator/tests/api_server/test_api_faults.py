@@ -220,6 +220,7 @@ class Unreliable(Gang):
                 rest, seen, passes = time.monotonic(), self.faulty.writes, self.passes
 
 
+@pytest.mark.deep
 async def test_events_that_are_lost_late_or_repeated_lead_to_the_same_end(real: Administrator) -> None:
     works = {seed: lives_through(real, "409", lambda _: False, life=Unreliable, seed=seed) for seed in range(AT_ONCE)}  # type: ignore[misc]
     assert await differing(works) == {}

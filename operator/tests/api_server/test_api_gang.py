@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from gang_crds import GATE, LIKE_KUEUE, QUEUE, served
 from gangs import JOBS, PODS, SETTINGS, Gang
-from processes import ROOT, Api, operator, wait_for
+from processes import ROOT, Api, Resident, operator, wait_for
 
 from oarlock_api.manifest import load_all
 from oarlock_local.sources import SourceMissing
@@ -60,9 +60,12 @@ def gang_systems(api: Api, kinds: list[dict[str, Any]]) -> Iterator[Api]:
 
 
 @pytest.fixture(scope="module")
-def at_work(gang_systems: Api, as_operator: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """One operator for all these tests: none of them ends it."""
-    with operator(as_operator, tmp_path_factory.mktemp("gang") / "operator.log", *SETTINGS):
+def at_work(
+    gang_systems: Api, operators_kubeconfig: Path, resident: Resident, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Api]:
+    """One operator for all these tests, that has found these systems at its start."""
+    resident.stop()
+    with operator(operators_kubeconfig, tmp_path_factory.mktemp("gang") / "operator.log", *SETTINGS):
         yield gang_systems
 
 

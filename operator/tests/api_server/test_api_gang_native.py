@@ -38,7 +38,7 @@ def test_the_highest_version_that_is_served_makes_the_gang_and_its_group_goes_wi
     api = Api(kubeconfig)
     as_operator = account.write_kubeconfig(tmp_path / "as-operator", like=kubeconfig)
     with operator(as_operator, tmp_path / "operator.log", *SETTINGS):
-        gang = Gang(api)
+        gang = Gang(api, scheduling={})
         gang.wait_for_pods("1-0", "1-1")
         assert gang.status["resolved"]["gang"] == "Native", "Auto, where the cluster has it"
         (group,) = api.call("GET", f"{GROUPS}?labelSelector=oarlock.dev/job={gang.name}")["items"]

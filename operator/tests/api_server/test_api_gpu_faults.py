@@ -21,8 +21,8 @@ def nodes(with_operator: Api) -> Iterator[list[str]]:
         yield names
 
 
-def running(api: Api, nodes: list[str]) -> Gang:
-    gang = Gang(api)
+def running(api: Api, nodes: list[str], **spec: Any) -> Gang:
+    gang = Gang(api, **spec)
     gang.run(nodes=(nodes[0], nodes[1]))
     return gang
 
@@ -105,7 +105,7 @@ def test_a_gang_that_waits_takes_the_node_that_a_person_gives_back(with_operator
     for other in with_operator.call("GET", JOBS)["items"]:
         # Gangs without kubelets drain for ever, and might take what is free.
         with_operator.call("DELETE", f"{JOBS}/{other['metadata']['name']}")
-    gang = running(with_operator, nodes)
+    gang = running(with_operator, nodes, scheduling={})
     gang.end("1-1", 80, gang.report("1-1", 80, xid=79, gpu="GPU-e"))
     wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
     gang.remove("1-0")

@@ -101,7 +101,7 @@ def test_the_active_deadline_stops_the_pods_before_it_says_failed(with_operator:
 
 
 def test_a_gang_that_finds_no_node_says_what_is_missing(with_operator: Api) -> None:
-    gang = Gang(with_operator)
+    gang = Gang(with_operator, scheduling={})
     wait_for("the scheduler's words", lambda: gang.condition("Scheduled")["reason"] == "Unschedulable" or None)
     assert gang.condition("Scheduled")["message"], "the scheduler's words"
 

@@ -10,12 +10,10 @@ from processes import Api, wait_for
 
 pytestmark = pytest.mark.cluster
 
-NOBODY = {"schedulerName": "nobody"}
-
 
 def training(api: Api) -> Gang:
     """A gang that has made its first step, as far as its status tells."""
-    gang = Gang(api, recovery={"inPlace": "Auto"}, scheduling=NOBODY)
+    gang = Gang(api, recovery={"inPlace": "Auto"})
     gang.run()
     wait_for("the start", lambda: gang.status["recovery"].get("stage") == "FirstStep" or None)
     trains = {"status": {"recovery": {"stage": None, "stageStartTime": None}, "reason": "Training"}}

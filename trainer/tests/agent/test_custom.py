@@ -15,6 +15,7 @@ from agent_process import Agent, lives
 from pythons import PYTHONS
 
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def own(agent: Agent, bundle: Path) -> Callable[..., Agent]:
     return start
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", quick_first(PYTHONS))
 def test_it_is_given_its_arguments_its_folder_and_the_contracts_environment(
     own: Callable[..., Agent], agent: Agent, python: Callable[[], Path], tmp_path: Path
 ) -> None:

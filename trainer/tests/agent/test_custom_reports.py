@@ -16,6 +16,7 @@ from pythons import PYTHONS
 
 from oarlock_local import nvml
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def standin(agent: Agent, bundle: Path) -> Callable[..., Agent]:
     return start
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", quick_first(PYTHONS))
 def test_its_steps_are_the_pods_progress(standin: Callable[..., Agent], python: Callable[[], Path]) -> None:
     agent = standin("reports_steps", python=python())
     agent.awaited("running")

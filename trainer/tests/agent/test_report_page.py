@@ -15,6 +15,7 @@ from oarlock_api.contract.kept_spec import settings
 from oarlock_api.contract.layout import REPORT_PAGE
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.agent.report import report_page
 from oarlock_trainer.agent.report.report_page import ENDED, RUNNING, SUCCEEDED, ReportPage
 from oarlock_trainer.agent.report.write import write
@@ -69,7 +70,7 @@ def test_what_a_failed_attempt_has_left_makes_a_page_that_tells_why(agent: Agent
     assert "rank 1 was killed by SIGKILL" in page
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", quick_first(PYTHONS))
 def test_a_program_of_somebody_else_s_in_an_image_of_its_own_has_a_page_too(
     agent: Agent, python: Callable[[], Path], tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from saving import Alone, save_alone
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.layout import Owner
 from oarlock_local import patience
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.checkpoint import canary
 from oarlock_trainer.checkpoint.canary import _is_seen
 from oarlock_trainer.checkpoint.canary_verdict import View, Written, judge, weigh
@@ -94,7 +95,7 @@ def test_a_later_round_writes_its_canary_where_no_killed_rank_does(
     assert written == [".tmp-canary-uid-a2", ".tmp-canary-uid-a2-r2"]
 
 
-@pytest.mark.parametrize("odd", [0, 2])
+@pytest.mark.parametrize("odd", quick_first([0, 2]))
 def test_the_one_node_with_another_storage_is_named_and_the_others_are_its_victims(
     odd: int, gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
 ) -> None:

@@ -277,6 +277,7 @@ def test_names_from_a_file_neither_fill_a_terminal_nor_command_it(
     assert len(said) < 2000
 
 
+@pytest.mark.deep
 def test_what_diffusers_knows_to_be_of_no_use_is_left_out(tmp_path: Path) -> None:
     case = Case(made_tiny("z-image"), tmp_path)
     assert case.run(Z_IMAGE.of(case.weights) | {"norm_final.weight": torch.zeros(2)}) == 0
@@ -291,6 +292,7 @@ def test_a_weight_that_is_missing_is_named_where_diffusers_would_stumble(
     assert "KeyError('joint_blocks.1.x_block.mlp.fc1.bias')" in capsys.readouterr().err
 
 
+@pytest.mark.deep
 def test_what_diffusers_leaves_over_is_not_forgotten(
     tiny_sd3: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 
 from oarlock_api.optimization import Ema
-from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.checkpoint.layout import Layout
 from oarlock_trainer.checkpoint.weights import Weights
@@ -77,7 +76,8 @@ def test_an_average_that_comes_later_is_refused_and_says_so(gang: Gang, tmp_path
     assert json.loads((tmp_path / "checkpoints/step-1-a1/manifest.json").read_text())["step"] == 1
 
 
-@pytest.mark.parametrize("engine", quick_first([{"strategy": "DDP"}, {"strategy": "DeepSpeed", "zeroStage": 3}]))
+@pytest.mark.deep
+@pytest.mark.parametrize("engine", [{"strategy": "DDP"}, {"strategy": "DeepSpeed", "zeroStage": 3}])
 def test_every_engine_keeps_the_same_average(gang: Gang, tmp_path: Path, engine: dict[str, Any]) -> None:
     reference = averaged(gang, tmp_path / "stage-1", (4, 2))
     other = averaged(gang, tmp_path / "other", (4, 2), engine=engine)

@@ -85,6 +85,7 @@ def widths_kept(
     return sum(sizes) / (_SAMPLES * _TOKENS * heads * 128 * 2)
 
 
+@pytest.mark.deep
 def test_an_eager_block_keeps_no_more_than_is_planned_for() -> None:
     planned = widths(DOUBLE.kept, compiled=False)
     one_each = widths_kept(double=1, single=1)

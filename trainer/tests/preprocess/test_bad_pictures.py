@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+import pytest
 from PIL import Image
 
 from oarlock_api.contract.exit_codes import ExitCode
@@ -52,6 +53,7 @@ def test_more_pictures_that_cannot_be_decoded_than_may_be_end_the_job_where_they
     assert re.match(r"[6-9] of 24 pictures cannot be used", answer["said"]), answer["said"]
 
 
+@pytest.mark.deep
 def test_pictures_that_cannot_be_decoded_while_training_are_left_out_and_named(
     preprocess: Preprocess, tmp_path: Path
 ) -> None:

@@ -148,6 +148,7 @@ def test_asked_to_leave_complete_shards_stay_and_the_next_attempt_goes_on(
     assert shards(tmp_path) == shards(undisturbed[0])
 
 
+@pytest.mark.deep
 def test_a_rank_leaves_while_another_lists(preprocess: Preprocess, tmp_path: Path) -> None:
     def wait_for_the_leaver(pids: list[int]) -> None:
         eventually(lambda: not lives(pids[1]), "the end of rank 1")

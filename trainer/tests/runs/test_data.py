@@ -70,6 +70,7 @@ def test_captions_that_are_never_stored_train_what_those_that_are_do(
     }  # fmt: skip
 
 
+@pytest.mark.deep
 def test_latents_on_demand_are_made_once_and_found_by_the_next_run(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:
@@ -166,6 +167,7 @@ def test_flipped_pictures_are_the_same_after_a_restart_and_whether_cached_or_enc
     assert calm != cached
 
 
+@pytest.mark.deep
 def test_unseen_pictures_are_judged_after_each_checkpoint_and_change_no_training(gang: Gang, tmp_path: Path) -> None:
     judged = {"role": "Evaluation", "size": {"minimum": 65}, "maxSamples": 5}
     alone, beside = run(gang, tmp_path / "alone", {}), run(gang, tmp_path / "beside", {}, judged)

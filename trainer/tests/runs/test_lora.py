@@ -53,6 +53,7 @@ def test_adapters_are_trained_on_both_kinds_of_data_and_exported_alone(
     assert [path.name for path in (output / "model").iterdir()] == ["pytorch_lora_weights.safetensors"]
 
 
+@pytest.mark.deep
 def test_diffusers_own_loader_and_comfyuis_sums_take_the_export_and_predict_what_the_trained_model_does(
     undisturbed: tuple[Path, Run], gang: Gang
 ) -> None:
@@ -64,6 +65,7 @@ def test_diffusers_own_loader_and_comfyuis_sums_take_the_export_and_predict_what
     assert found["comfyui"] < 0.001
 
 
+@pytest.mark.deep
 def test_a_run_that_is_killed_repeats_the_undisturbed_losses_exactly(
     undisturbed: tuple[Path, Run], gang: Gang, tmp_path: Path
 ) -> None:
@@ -137,6 +139,7 @@ def test_weights_to_start_from_that_are_no_adapters_end_in_85_before_the_model_i
     assert f"training.initFrom.path: {gang.model} has no pytorch_lora_weights.safetensors" in run.failure
 
 
+@pytest.mark.deep
 def test_a_whole_model_trains_on_ddp_as_with_deepspeed(gang: Gang, tmp_path: Path) -> None:
     steps = {"steps": 3, "checkpoint": {}}
     ddp = gang.run(tmp_path / "ddp", gang.training(**steps, engine={"strategy": "DDP"}))

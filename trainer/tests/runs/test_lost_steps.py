@@ -50,6 +50,7 @@ def lost(agent: Agent) -> tuple[int, int]:
     return ended.data["step"], again.data["step"]
 
 
+@pytest.mark.deep
 def test_a_rank_that_is_killed_before_a_steps_update_costs_no_step_that_was_done(
     dying: Callable[..., Agent],
 ) -> None:

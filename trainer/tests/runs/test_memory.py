@@ -99,6 +99,7 @@ def test_no_state_is_read_from_the_output_and_no_weights_of_what_is_trained_from
     assert read - data - counted == {OWNER, METRICS, DATA_MANIFEST}
 
 
+@pytest.mark.deep
 def test_a_damaged_part_sends_all_ranks_back_to_the_newest_checkpoint(
     calm: tuple[Path, Run], killed: tuple[Path, Path], gang: Gang, tmp_path: Path
 ) -> None:

@@ -19,7 +19,6 @@ from exports_in_diffusers import ours, predicted
 from tiny_models import made_tiny
 
 from oarlock_api.weights import ModelFamily
-from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.video_files import VideoHeader, opened
@@ -37,6 +36,7 @@ PIPELINES = {
     ModelFamily.QWEN_IMAGE: QwenImagePipeline,
     ModelFamily.WAN: WanPipeline,
 }
+pytestmark = pytest.mark.deep
 STEPS, RANK, FRAMES = 4, 4, 5
 TOLERANCE = 1e-5
 """Relative: the sum of a step's gradients comes in another order."""
@@ -55,7 +55,7 @@ class Trained:
     run: Run
 
 
-@pytest.fixture(scope="module", params=quick_first(one for one in ModelFamily if one is not ModelFamily.FLUX1), ids=str)
+@pytest.fixture(scope="module", params=[one for one in ModelFamily if one is not ModelFamily.FLUX1], ids=str)
 def undisturbed(request: pytest.FixtureRequest, gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """Some captions are left out; at the end there are pictures or videos, of two passes for each step."""
     home, model = tmp_path_factory.mktemp(request.param), made_tiny(FAMILIES[request.param].slug)
@@ -97,7 +97,6 @@ def test_it_trains_draws_pictures_and_exports_what_diffusers_loads(undisturbed: 
     assert pictures[0].size == (48, 64)
 
 
-@pytest.mark.deep
 def test_killed_the_next_attempt_repeats_the_undisturbed_losses_exactly(
     undisturbed: Trained, gang: Gang, tmp_path: Path
 ) -> None:
@@ -113,7 +112,6 @@ def test_killed_the_next_attempt_repeats_the_undisturbed_losses_exactly(
     assert resumed.losses == {step: loss for step, loss in undisturbed.run.losses.items() if step > newest}
 
 
-@pytest.mark.deep
 def test_one_rank_goes_on_where_two_were(undisturbed: Trained, gang: Gang, tmp_path: Path) -> None:
     shutil.copytree(undisturbed.output, tmp_path, dirs_exist_ok=True)
     shutil.rmtree(tmp_path / f"checkpoints/step-{STEPS}-a1")
@@ -124,7 +122,6 @@ def test_one_rank_goes_on_where_two_were(undisturbed: Trained, gang: Gang, tmp_p
     assert alone.losses == pytest.approx(wanted, rel=TOLERANCE)
 
 
-@pytest.mark.deep
 def test_weights_in_shares_give_the_same_losses(undisturbed: Trained, gang: Gang, tmp_path: Path) -> None:
     """Also of parameters that are no layer's, such as tokens that pad."""
     fields = {"engine": {"strategy": "DeepSpeed", "zeroStage": 3}, "validation": None, "checkpoint": {}, "steps": 2}
@@ -133,7 +130,6 @@ def test_weights_in_shares_give_the_same_losses(undisturbed: Trained, gang: Gang
     assert run.losses[1] == pytest.approx(undisturbed.run.losses[1], rel=ROUNDING)
 
 
-@pytest.mark.deep
 def test_adapters_of_a_quantized_model_with_masks_are_exported_and_loaded_by_the_pipeline(
     undisturbed: Trained, gang: Gang, tmp_path: Path
 ) -> None:

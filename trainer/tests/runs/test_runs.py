@@ -255,6 +255,7 @@ def test_pictures_that_cannot_be_used_are_named_and_the_run_goes_on(gang: Gang, 
     assert any("left out" in event["message"] for event in run.of("note"))
 
 
+@pytest.mark.deep
 def test_masked_padding_guidance_dropout_and_accumulation_train_too(gang: Gang, tmp_path: Path) -> None:
     objective = {
         "attentionMask": True, "captionDropout": 0.5, "autoShift": True, "loss": "Huber",

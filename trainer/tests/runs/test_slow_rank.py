@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gang import Gang
 
 
+@pytest.mark.deep
 def test_a_slow_rank_of_a_gang_is_told_by_its_number_and_its_pod(gang: Gang, tmp_path: Path) -> None:
     training = gang.training(steps=41, checkpoint={"intervalSteps": 100})
     run = gang.run(tmp_path, training, environment={"SLOW_RANK": "1"})

@@ -33,9 +33,8 @@ def losses(gang: Gang, output: Path, *, ranks: int = 2, **fields: Any) -> dict[i
     return run.losses
 
 
-@pytest.mark.parametrize(
-    "checkpointing", quick_first([{"mode": "Full"}, {"mode": "Partial", "percent": 40}]), ids=["all", "some"]
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("checkpointing", [{"mode": "Full"}, {"mode": "Partial", "percent": 40}], ids=["all", "some"])
 def test_recomputed_blocks_change_no_loss(
     gang: Gang, plain: dict[int, float], tmp_path: Path, checkpointing: dict[str, Any]
 ) -> None:
@@ -64,7 +63,9 @@ def test_compiled_blocks_train_alike(gang: Gang, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "words"),
-    [({"precision": "FP8"}, "training.precision: FP8 needs a GPU"), ({"attention": "CuDNN"}, "CuDNN needs a GPU")],
+    quick_first(
+        [({"precision": "FP8"}, "training.precision: FP8 needs a GPU"), ({"attention": "CuDNN"}, "CuDNN needs a GPU")]
+    ),
     ids=["float8", "kernel"],
 )
 def test_what_this_hardware_does_not_have_ends_the_job_with_its_remedy(

@@ -77,6 +77,7 @@ class Agent:
         self.altered: dict[str, float] = {}
         """Seconds of the agent's own that are others in this test, by MODULE:NAME (altered_agent.py)."""
         self.process: subprocess.Popen[bytes] | None = None
+        self._port = ""
 
     def start(
         self, program: str, *, warm: str = "fake_programs:imports_nothing", arguments: tuple[str, ...] = ()
@@ -99,6 +100,7 @@ class Agent:
         self._run([*self.launcher, str(python or sys.executable), "-I", "-S", str(bundle), *files])
 
     def _run(self, command: list[str]) -> None:
+        self._port = ""
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
 
@@ -169,10 +171,11 @@ class Agent:
     @property
     def port(self) -> str:
         """Where /status is, once the agent listens."""
-        found = eventually(
-            lambda: next((line["port"] for line in self.log() if line.get("message") == "listening"), None), "listening"
-        )
-        return str(found)
+        self._port = self._port or eventually(self._listens_at, "listening")
+        return self._port
+
+    def _listens_at(self) -> str:
+        return next((str(line["port"]) for line in self.log() if line.get("message") == "listening"), "")
 
     def get(self, path: str) -> bytes:
         question = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers={MEANT: "1"})

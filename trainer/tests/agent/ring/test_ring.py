@@ -127,6 +127,7 @@ def test_where_ranks_went_on_from_elsewhere_a_copy_of_the_same_step_of_an_earlie
     assert content(two.folders[1], 7) == b"again"
 
 
+@pytest.mark.deep
 def test_the_step_that_ranks_went_on_from_is_copied_of_whichever_round_it_is(two: Rings) -> None:
     keep(two.folders[0], 7)
     for ring in two.rings:

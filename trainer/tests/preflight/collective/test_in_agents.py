@@ -59,6 +59,7 @@ def ended_check_of(status: dict[str, Any]) -> dict[str, Any] | None:
     return check if check["result"] != "Running" else None
 
 
+@pytest.mark.deep
 def test_every_pod_shows_the_milliseconds_of_each_node_in_status_and_log(pods: list[Agent]) -> None:
     start(pods[0])
     eventually(lambda: pods[0].status()["phase"] == "Starting", "the first pod's ranks")
