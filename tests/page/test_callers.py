@@ -125,8 +125,9 @@ def test_who_has_logged_out_or_whose_token_has_ended_is_asked_again_and_comes_ba
     guest.end()
     deadline = time.monotonic() + patience.SECONDS
     while "/login" not in visit.page.url:  # the API server knows a token for ten seconds more
-        visit.to(f"{JOB}/save")
         assert time.monotonic() < deadline
+        visit.page.wait_for_timeout(1000)
+        visit.to(f"{JOB}/save")
     assert "flux-lora" not in visit.page.locator("main").inner_text()
     login(visit, Team(played, "team-a").token())
     expect(visit.page).to_have_url(f"{address}{JOB}/save")

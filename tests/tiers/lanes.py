@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ON = {Lane.CONTROL_PLANE: ("api", "operator", "tests", "local"), Lane.NODES: ("tests",)}
 """Suites with tests of the quick tier on a cluster, in the order in which they run: who changes the cluster is last."""
 WORKERS = 2
-_OF_MANY = {Tier.QUICK: {"trainer": 4}, Tier.DEEP: {"trainer": 3, "local": 3}}
+_OF_MANY = {Tier.QUICK: {"trainer": 3}, Tier.DEEP: {"trainer": 3, "local": 3}}
 """Workers where it is not two: tests of these suites wait for processes more than they compute."""
 
 

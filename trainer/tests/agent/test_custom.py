@@ -120,7 +120,7 @@ def test_what_the_image_does_not_have_is_a_configuration_error(
     assert agent.report()["summary"].startswith(words)
 
 
-@pytest.mark.parametrize("program", ["saves_when_asked", "runs"])
+@pytest.mark.parametrize("program", quick_first(["saves_when_asked", "runs"]))
 def test_asked_to_leave_it_leaves_on_request_however_it_ends(own: Callable[..., Agent], program: str) -> None:
     agent = own(program)
     agent.awaited("running")
@@ -132,12 +132,14 @@ def test_asked_to_leave_it_leaves_on_request_however_it_ends(own: Callable[..., 
 
 LAUNCHERS = pytest.mark.parametrize(
     "launcher",
-    [
-        "launches_one_that_saves",
-        "launches_one_that_saves_in_another_session",
-        "launches_a_part_that_saves",
-        "launches_an_orphan_that_saves",
-    ],
+    quick_first(
+        [
+            "launches_an_orphan_that_saves",
+            "launches_one_that_saves",
+            "launches_one_that_saves_in_another_session",
+            "launches_a_part_that_saves",
+        ]
+    ),
 )
 
 
@@ -175,7 +177,7 @@ def test_grace_that_is_over_ends_what_does_not_leave(own: Callable[..., Agent], 
     assert not lives(pid)
 
 
-@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("code", quick_first([3, 0]))
 def test_an_end_that_nobody_asked_for_is_its_end_whatever_it_leaves_behind(
     own: Callable[..., Agent], code: int
 ) -> None:

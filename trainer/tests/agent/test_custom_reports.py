@@ -103,7 +103,7 @@ def watched(agent: Agent) -> int:
     return pid
 
 
-@pytest.mark.parametrize("program", ["blames_a_gpu", "blames_a_gpu_by_discord"])
+@pytest.mark.parametrize("program", quick_first(["blames_a_gpu", "blames_a_gpu_by_discord"]))
 def test_a_gpu_that_it_alone_blames_restarts_the_processes_and_costs_no_node(
     standin: Callable[..., Agent], gpus: nvml.Control, program: str
 ) -> None:
@@ -122,6 +122,7 @@ def test_a_gpu_that_it_alone_blames_restarts_the_processes_and_costs_no_node(
     assert gpus.words == ["gpus=2"]
 
 
+@pytest.mark.deep
 def test_the_driver_that_agrees_within_a_moment_makes_it_a_broken_gpu(
     standin: Callable[..., Agent], gpus: nvml.Control
 ) -> None:
@@ -137,6 +138,7 @@ def test_the_driver_that_agrees_within_a_moment_makes_it_a_broken_gpu(
     assert [one["probe"] for one in report["evidence"]] == ["xid"]
 
 
+@pytest.mark.deep
 def test_its_claim_stands_though_it_ends_by_an_exception_meanwhile(
     standin: Callable[..., Agent], gpus: nvml.Control
 ) -> None:
@@ -149,6 +151,7 @@ def test_its_claim_stands_though_it_ends_by_an_exception_meanwhile(
     assert gpus.words == ["gpus=2"]
 
 
+@pytest.mark.deep
 def test_a_warning_of_its_own_is_shown_and_changes_nothing(standin: Callable[..., Agent], gpus: nvml.Control) -> None:
     agent = standin("warns_of_a_gpu")
     pid = watched(agent)
@@ -159,6 +162,7 @@ def test_a_warning_of_its_own_is_shown_and_changes_nothing(standin: Callable[...
     assert gpus.words == ["gpus=2"]
 
 
+@pytest.mark.deep
 def test_the_drivers_own_warning_sends_it_no_signal_that_it_does_not_know(
     standin: Callable[..., Agent], gpus: nvml.Control
 ) -> None:

@@ -13,6 +13,7 @@ from agent_process import Agent, lives, pair
 from oarlock_api.contract.history import StoryType, find_stacks, read_story
 from oarlock_api.contract.requests import RequestState
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ def waited_to_be_told(agent: Agent) -> bool:
     return any(line.get("message") == "waiting to be told to go" for line in agent.log())
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["of rank 0's node", "of another node"])
+@pytest.mark.parametrize("victim", quick_first([0, 1]), ids=["of rank 0's node", "of another node"])
 def test_a_rank_that_is_killed_ends_the_other_node_as_a_victim_that_knows_why_and_waits_to_be_told_to_go(
     gang: tuple[Agent, Agent], victim: int
 ) -> None:
@@ -60,7 +61,7 @@ def test_a_rank_that_is_killed_ends_the_other_node_as_a_victim_that_knows_why_an
     assert not waited_to_be_told(gang[victim])
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["rank 0's", "another's"])
+@pytest.mark.parametrize("victim", quick_first([0, 1]), ids=["rank 0's", "another's"])
 def test_an_agent_that_vanishes_without_a_word_is_missed_and_its_victims_end_tells_of_it(
     gang: tuple[Agent, Agent], victim: int
 ) -> None:

@@ -215,6 +215,7 @@ def test_texts_beside_references_are_counted_for_each_of_these(
     assert "OnTheFly" not in said
 
 
+@pytest.mark.deep
 def test_who_waits_for_a_hub_is_told_so(tmp_path: Path, pictures: Path) -> None:
     job = manifest(tmp_path, model={"family": "Flux1", "hub": {"repo": "o/m"}})
     words = [sys.executable, "-m", "oarlock_trainer", "plan", "-f", str(job), "--path", f"/output/photos={pictures}"]

@@ -412,6 +412,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.deep
 def test_what_a_kill_leaves_is_no_model_and_blocks_nobody(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     file = case.file(case.weights)
     arguments = ["import-single-file", str(file), "--base", str(case.base), "--output", str(case.output)]

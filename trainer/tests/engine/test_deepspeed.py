@@ -137,7 +137,7 @@ _OPERATORS: list[tuple[dict[str, Any], str]] = [
 """Fields of a job, and the operator of DeepSpeed's that it needs."""
 
 
-@pytest.mark.parametrize(("fields", "operator"), _OPERATORS)
+@pytest.mark.parametrize(("fields", "operator"), quick_first(_OPERATORS, 3))
 def test_an_operator_without_a_compiler_for_it_ends_before_weights_are_read_and_says_what_helps(
     forks: Forks, fields: dict[str, Any], operator: str, tmp_path: Path
 ) -> None:
@@ -153,7 +153,8 @@ def test_an_operator_without_a_compiler_for_it_ends_before_weights_are_read_and_
 SCHEDULE = {"name": "Polynomial", "power": 2.0, "warmupSteps": 2, "endLearningRate": 1e-5}
 
 
-@pytest.mark.parametrize(("ranks", "name"), quick_first([(1, "AdamW"), (2, "Lion"), (4, "AdamW8Bit")]))
+@pytest.mark.deep
+@pytest.mark.parametrize(("ranks", "name"), [(1, "AdamW"), (2, "Lion"), (4, "AdamW8Bit")])
 def test_a_run_on_any_number_of_ranks_reports_the_formulas_rate_and_a_norm_for_every_update(
     gang: Gang, tmp_path: Path, ranks: int, name: str
 ) -> None:

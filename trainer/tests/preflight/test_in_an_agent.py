@@ -12,6 +12,7 @@ import pytest
 from agent_process import lives
 
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 
 if TYPE_CHECKING:
     from agent_process import Agent
@@ -191,12 +192,15 @@ def test_too_little_room_ends_with_84_and_the_numbers(agent: Agent) -> None:
 
 @pytest.mark.parametrize(
     ("training", "fits"),
-    [
-        ({"method": "Full"}, False),
-        ({"method": "LoRA"}, True),
-        ({"task": "Preprocess"}, True),
-        ({"task": "Evaluate"}, True),
-    ],
+    quick_first(
+        [
+            ({"method": "Full"}, False),
+            ({"method": "LoRA"}, True),
+            ({"task": "Preprocess"}, True),
+            ({"task": "Evaluate"}, True),
+        ],
+        2,
+    ),
 )
 def test_room_for_checkpoints_as_large_as_the_model_is_asked_of_those_that_save_them(
     training: dict[str, Any], *, fits: bool, agent: Agent

@@ -166,6 +166,7 @@ def test_a_rank_leaves_while_another_lists(preprocess: Preprocess, tmp_path: Pat
     assert leaver["code"] == ExitCode.LEFT_ON_REQUEST
 
 
+@pytest.mark.deep
 def test_the_next_attempt_of_a_job_encodes_nothing_and_resolves_nothing_again(
     preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

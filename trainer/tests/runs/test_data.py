@@ -83,6 +83,7 @@ def test_latents_on_demand_are_made_once_and_found_by_the_next_run(
     assert shards(tmp_path / "latents") == made
 
 
+@pytest.mark.deep
 def test_a_picture_that_cannot_be_decoded_ends_no_training_and_its_place_is_taken_by_the_same_one_on_any_ranks(
     gang: Gang, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_a_run_that_is_killed_repeats_the_undisturbed_losses_exactly(
     assert resumed.losses == {step: loss for step, loss in reference.losses.items() if step > newest}
 
 
+@pytest.mark.deep
 def test_a_run_that_starts_from_adapters_goes_on_where_they_were_left(
     undisturbed: tuple[Path, Run], gang: Gang, tmp_path: Path
 ) -> None:

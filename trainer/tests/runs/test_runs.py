@@ -63,6 +63,7 @@ def test_every_rank_tells_its_agent_of_each_step_and_of_work_that_is_none(undist
         assert "Exporting" in kinds
 
 
+@pytest.mark.deep
 def test_the_loss_falls(gang: Gang, tmp_path: Path) -> None:
     run = gang.run(tmp_path, gang.training(steps=24, checkpoint={}))
     losses = list(run.losses.values())

@@ -115,6 +115,7 @@ def test_a_resumed_run_makes_only_the_pictures_that_are_missing(
     assert remade.read_bytes() == (output / "validation/step-4/cat-64x48.png").read_bytes()
 
 
+@pytest.mark.deep
 def test_evaluate_reports_the_losses_and_pictures_that_the_training_run_had_at_its_checkpoint(
     validated: tuple[Path, Run], gang: Gang, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ def test_compiled_blocks_train_alike(gang: Gang, tmp_path: Path) -> None:
     assert compiled == pytest.approx(plain, rel=BFLOAT16)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("fields", "words"),
     quick_first(

@@ -14,6 +14,7 @@ from agent_process import lives
 
 from oarlock_local import nvml
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.agent.gpus.gpu_guard import ECHO_SECONDS
 from oarlock_trainer.health import circuit
 
@@ -94,6 +95,7 @@ def test_a_contained_fault_ends_the_round_alone_where_ranks_start_anew_in_their_
     assert agent.report()["gpu"]["index"] == 0
 
 
+@pytest.mark.deep
 def test_an_echo_does_not_hide_the_gpu_that_it_comes_from(agent: Agent, gpus: nvml.Control) -> None:
     watched(agent)
     gpus.set("0:action=0", "0:xid=74", "1:xid=79", "1:gone")
@@ -143,6 +145,7 @@ def test_a_rank_that_blames_its_gpu_is_believed_as_far_as_a_text_goes(agent: Age
     assert gpus.words == ["gpus=2"]
 
 
+@pytest.mark.deep
 def test_the_driver_that_speaks_after_the_rank_has_the_last_word(agent: Agent, gpus: nvml.Control) -> None:
     pids = watched(agent, "blames_its_gpu")
     agent.send(signal.SIGSTOP)  # what waits for it meanwhile, it hears in the order in which it listens: ranks first
@@ -154,6 +157,7 @@ def test_the_driver_that_speaks_after_the_rank_has_the_last_word(agent: Agent, g
     assert (agent.report()["xid"], agent.report()["firstErrorRank"]) == (48, 1)
 
 
+@pytest.mark.deep
 def test_a_rank_that_native_code_aborts_is_understood_by_its_last_line(agent: Agent) -> None:
     agent.start("aborts_as_nccl_does")
     assert agent.wait() == 82
@@ -171,7 +175,7 @@ def test_a_pod_without_nvml_trains_unmonitored_and_says_so(agent: Agent, tmp_pat
     assert agent.wait() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", quick_first([signal.SIGKILL, signal.SIGSEGV]))
 def test_a_monitor_that_crashes_is_started_again_and_is_no_fault(
     agent: Agent, gpus: nvml.Control, number: signal.Signals
 ) -> None:
@@ -208,6 +212,7 @@ def monitor_of(agent: Agent) -> int:
     raise AssertionError("there is no monitor")
 
 
+@pytest.mark.deep
 def test_a_program_may_ask_whether_the_gpus_can_be_used(
     agent: Agent, gpus: nvml.Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:

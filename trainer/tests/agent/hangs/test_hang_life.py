@@ -56,6 +56,7 @@ def test_ranks_that_stop_stepping_end_as_one_with_83_and_their_stacks_are_kept(i
     assert "waits_for_its_peer" in logged["stacks of rank 0"]
 
 
+@pytest.mark.deep
 def test_the_report_of_a_hang_is_there_before_anybody_is_asked_for_stacks(impatient: Agent) -> None:
     impatient.start("hangs_and_reads_the_report")
     assert impatient.wait() == 83
@@ -76,6 +77,7 @@ def test_a_stopped_rank_is_a_hang_that_is_traced_to_it(impatient: Agent) -> None
     assert not any(map(lives, pids))
 
 
+@pytest.mark.deep
 def test_a_stopped_rank_stays_so_until_the_agents_of_other_nodes_have_seen_the_hang(impatient: Agent) -> None:
     impatient.start("steps_and_notes_when")
     impatient.rank_pid(0)
@@ -88,6 +90,7 @@ def test_a_stopped_rank_stays_so_until_the_agents_of_other_nodes_have_seen_the_h
     assert "steps_and_notes_when" in kept(impatient, 1)
 
 
+@pytest.mark.deep
 def test_ranks_that_are_stopped_with_their_host_are_a_hang_too(impatient: Agent) -> None:
     impatient.start("steps_for_ever", warm="fake_programs:slow_imports")
     impatient.mark("imported")
@@ -108,6 +111,7 @@ def test_a_rank_that_blocks_in_native_code_still_says_where(impatient: Agent) ->
     assert "waits_for_its_peer" in kept(impatient, 0), "all threads are there"
 
 
+@pytest.mark.deep
 def test_ranks_that_were_asked_to_leave_are_not_called_hung(impatient: Agent) -> None:
     impatient.job["recovery"] = {"hangSeconds": 2}
     impatient.start("steps_for_ever", arguments=("--grace-seconds", "3.5"))
@@ -118,6 +122,7 @@ def test_ranks_that_were_asked_to_leave_are_not_called_hung(impatient: Agent) ->
     assert impatient.wait() == 86
 
 
+@pytest.mark.deep
 def test_an_output_that_is_gone_costs_the_copies_and_nothing_else(impatient: Agent) -> None:
     impatient.start("stops_stepping")
     impatient.rank_pid(0), impatient.rank_pid(1)
@@ -135,6 +140,7 @@ def test_the_flight_recorders_of_gpu_ranks_are_asked_and_their_dumps_kept(impati
     assert path.with_name(f"{path.stem}.nccl-trace-rank-1").read_text() == "collectives of rank 1"
 
 
+@pytest.mark.deep
 def test_a_checkpoint_that_is_committed_while_the_ranks_hang_counts(impatient: Agent) -> None:
     del impatient.environment["OARLOCK_SIMULATE_GPUS"]
     impatient.start("its_checkpoint_is_committed_while_it_hangs")

@@ -16,6 +16,7 @@ from agent_process import Agent, free_port, lives, pair
 from pythons import PYTHONS
 
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
@@ -68,7 +69,10 @@ def processes(agent: Agent, number: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("victim", "python"),
-    [pytest.param(victim, *python.values, id=f"of node {victim}-{python.id}") for victim, python in enumerate(PYTHONS)],
+    quick_first(
+        pytest.param(victim, *python.values, id=f"of node {victim}-{python.id}")
+        for victim, python in enumerate(PYTHONS)
+    ),
 )
 def test_a_command_that_is_killed_starts_anew_on_all_nodes_once_all_that_descends_from_it_is_gone(
     gang: tuple[Agent, Agent], bundle: Path, victim: int, python: Callable[[], Path]
@@ -90,6 +94,7 @@ def test_a_command_that_is_killed_starts_anew_on_all_nodes_once_all_that_descend
     assert [agent.wait() for agent in gang] == [0, 0]
 
 
+@pytest.mark.deep
 def test_where_a_pod_is_lost_and_replaced_the_command_starts_anew_in_the_new_pod_and_in_the_one_that_stood_by(
     gang: tuple[Agent, Agent], bundle: Path
 ) -> None:
@@ -162,6 +167,7 @@ def test_steps_that_it_tells_by_webhooks_are_those_of_its_own_round(lone: Agent,
     assert lone.wait() == 0
 
 
+@pytest.mark.deep
 def test_where_a_command_is_done_on_one_node_its_failure_on_another_is_followed_by_no_round(
     gang: tuple[Agent, Agent], bundle: Path
 ) -> None:
@@ -175,6 +181,7 @@ def test_where_a_command_is_done_on_one_node_its_failure_on_another_is_followed_
     assert gang[1].wait() == 3
 
 
+@pytest.mark.deep
 def test_a_node_that_waits_for_the_next_round_ends_when_another_one_is_done(
     gang: tuple[Agent, Agent], bundle: Path
 ) -> None:

@@ -14,6 +14,7 @@ from agent_process import Agent, lives, pair
 
 from oarlock_api.contract.history import read_story
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.checkpoint.memory.held import folder_of
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def linked_alone(agent: Agent) -> list[int]:
     return [agent.rank_pid(0), agent.rank_pid(1)]
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["of rank 0's node", "of another node"])
+@pytest.mark.parametrize("victim", quick_first([0, 1]), ids=["of rank 0's node", "of another node"])
 def test_a_rank_that_is_killed_starts_all_ranks_of_the_gang_anew(gang: list[Agent], victim: int) -> None:
     before = linked(gang)
     os.kill(before[2 * victim + 1], signal.SIGKILL)
@@ -168,6 +169,7 @@ def test_what_the_job_itself_does_wrong_ends_the_pod_at_once(lone: Agent) -> Non
     assert lone.report()["firstErrorRank"] == 1
 
 
+@pytest.mark.deep
 def test_sigterm_ends_a_gang_whose_ranks_started_anew_as_any_other(lone: Agent) -> None:
     lone.start("saves_when_asked")
     before = [lone.rank_pid(0), lone.rank_pid(1)]
@@ -177,6 +179,7 @@ def test_sigterm_ends_a_gang_whose_ranks_started_anew_as_any_other(lone: Agent) 
     assert lone.wait() == 86
 
 
+@pytest.mark.deep
 def test_the_pace_of_one_round_is_not_held_against_the_first_step_of_the_next(lone: Agent) -> None:
     """State is loaded and code compiled once more; a program that may tell of no step is judged by none before its first."""
     lone.start("comes_up_slowly_in_round_2")
@@ -194,6 +197,7 @@ def host_of(rank: int) -> int:
     return int(Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.deep
 def test_a_pod_that_is_told_to_go_while_the_gang_stands_by_leaves_at_once_and_the_others_with_it(
     gang: list[Agent],
 ) -> None:
@@ -207,6 +211,7 @@ def test_a_pod_that_is_told_to_go_while_the_gang_stands_by_leaves_at_once_and_th
     assert gang[1].report()["summary"] == "SIGTERM while the gang starts its ranks anew"
 
 
+@pytest.mark.deep
 def test_what_is_asked_for_while_the_gang_stands_by_is_done_once_it_trains(gang: list[Agent]) -> None:
     ranks = linked(gang)
     host = host_of(ranks[2])
@@ -223,12 +228,14 @@ def test_what_is_asked_for_while_the_gang_stands_by_is_done_once_it_trains(gang:
     assert "2 of 2 pods" in answered["message"]
 
 
+@pytest.mark.deep
 def test_an_agent_that_vanishes_still_ends_the_gang(gang: list[Agent]) -> None:
     linked(gang)
     gang[1].send(signal.SIGKILL)
     assert gang[0].wait() == 82
 
 
+@pytest.mark.deep
 def test_a_storage_that_fails_ends_the_gang(gang: list[Agent]) -> None:
     linked(gang, "storage_fails_when_told")
     gang[1].mark("fail")
@@ -259,6 +266,7 @@ def test_each_fault_is_a_round_of_its_own_whichever_node_has_it(gang: list[Agent
         before = renewed(gang, before)
 
 
+@pytest.mark.deep
 def test_a_pod_that_stands_by_ends_for_its_own_reason_when_the_others_are_done(gang: list[Agent]) -> None:
     ranks = linked(gang)
     gang[0].send(signal.SIGSTOP)  # it hears of no fault until its own ranks are done

@@ -12,6 +12,7 @@ from agent_process import Agent, lives, pair
 
 from oarlock_api.contract.history import read_story
 from oarlock_local.patience import eventually
+from oarlock_local.pytest_tiers import quick_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,6 +113,7 @@ def test_a_leader_that_is_lost_is_followed_by_its_next_pod_which_counts_the_roun
     ends_well(gang)
 
 
+@pytest.mark.deep
 def test_pods_are_lost_and_replaced_one_after_the_other_and_ranks_start_anew_in_those_that_are_new(
     gang: list[Agent],
 ) -> None:
@@ -129,7 +131,7 @@ def test_pods_are_lost_and_replaced_one_after_the_other_and_ranks_start_anew_in_
     ends_well(gang)
 
 
-@pytest.mark.parametrize("lost", [0, 1], ids=["rank 0's", "another's"])
+@pytest.mark.parametrize("lost", quick_first([0, 1]), ids=["rank 0's", "another's"])
 def test_survivors_leave_when_no_pod_comes_for_the_lost_one(gang: list[Agent], lost: int) -> None:
     for agent in gang:
         agent.job["recovery"]["standbySeconds"] = 1
@@ -138,6 +140,7 @@ def test_survivors_leave_when_no_pod_comes_for_the_lost_one(gang: list[Agent], l
     assert gang[1 - lost].wait() == 82
 
 
+@pytest.mark.deep
 def test_a_pod_that_waits_for_a_replaced_one_goes_at_once_when_it_is_asked_to(gang: list[Agent]) -> None:
     training(gang)
     kill(gang[1])
@@ -146,6 +149,7 @@ def test_a_pod_that_waits_for_a_replaced_one_goes_at_once_when_it_is_asked_to(ga
     assert gang[0].wait() == 86
 
 
+@pytest.mark.deep
 def test_a_pod_that_storage_fails_ends_the_gang_also_where_pods_are_replaced(gang: list[Agent]) -> None:
     for agent in gang:
         agent.start("storage_fails_when_told")
@@ -156,7 +160,7 @@ def test_a_pod_that_storage_fails_ends_the_gang_also_where_pods_are_replaced(gan
     assert [agent.wait() for agent in gang] == [82, 84]
 
 
-@pytest.mark.parametrize("asked", [0, 1], ids=["rank 0's", "another's"])
+@pytest.mark.parametrize("asked", quick_first([0, 1]), ids=["rank 0's", "another's"])
 def test_a_pod_that_is_asked_to_go_has_the_gang_save_and_goes_while_the_others_wait_for_its_next_one(
     gang: list[Agent], asked: int
 ) -> None:
@@ -177,6 +181,7 @@ def test_a_pod_that_is_asked_to_go_has_the_gang_save_and_goes_while_the_others_w
     assert (stays.pid, lives(survivor)) == (survivor, True)
 
 
+@pytest.mark.deep
 def test_a_gang_whose_pods_are_all_asked_to_go_saves_once_and_leaves(gang: list[Agent]) -> None:
     training(gang, "saves_when_asked")
     for agent in gang:
@@ -186,6 +191,7 @@ def test_a_gang_whose_pods_are_all_asked_to_go_saves_once_and_leaves(gang: list[
         assert (gang[rank // 2].scratch / f"saved-{rank}").exists()
 
 
+@pytest.mark.deep
 def test_a_pod_that_is_asked_to_go_while_rank_0_says_nothing_saves_by_itself(gang: list[Agent]) -> None:
     training(gang, "saves_when_asked")
     gang[0].send(signal.SIGSTOP)
@@ -195,6 +201,7 @@ def test_a_pod_that_is_asked_to_go_while_rank_0_says_nothing_saves_by_itself(gan
     gang[0].send(signal.SIGCONT)
 
 
+@pytest.mark.deep
 def test_a_pod_that_is_asked_to_go_twice_waits_for_nobody(gang: list[Agent]) -> None:
     training(gang, "saves_when_told_to_finish")
     gang[1].send(signal.SIGTERM)
@@ -204,6 +211,7 @@ def test_a_pod_that_is_asked_to_go_twice_waits_for_nobody(gang: list[Agent]) -> 
     assert "killed unsaved" in gang[1].report()["summary"]
 
 
+@pytest.mark.deep
 def test_a_pod_whose_ranks_have_saved_and_that_is_asked_to_go_too_cuts_nobody_s_save_off(gang: list[Agent]) -> None:
     gang[0].start("saves_when_told_to_finish")
     gang[1].start("saves_when_asked")
@@ -220,6 +228,7 @@ def test_a_pod_whose_ranks_have_saved_and_that_is_asked_to_go_too_cuts_nobody_s_
     assert "saved step 7" in gang[0].report()["summary"]
 
 
+@pytest.mark.deep
 def test_pods_that_are_asked_to_go_before_all_have_met_leave_at_once(gang: list[Agent]) -> None:
     gang[0].start("never_leaves")
     gang[0].rank_pid(0)
@@ -227,6 +236,7 @@ def test_pods_that_are_asked_to_go_before_all_have_met_leave_at_once(gang: list[
     assert gang[0].wait() == 86
 
 
+@pytest.mark.deep
 def test_survivors_that_saved_for_a_pod_that_nobody_follows_say_what_they_waited_for(gang: list[Agent]) -> None:
     for agent in gang:
         agent.job["recovery"]["standbySeconds"] = 1

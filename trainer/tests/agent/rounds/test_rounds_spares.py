@@ -113,6 +113,7 @@ def test_a_spare_takes_the_place_of_a_pod_as_soon_as_the_operator_has_seen_its_e
     assert end["why"] == "the operator saw the end of pod 1", "nobody waited for its silence"
 
 
+@pytest.mark.deep
 def test_the_history_says_on_which_nodes_a_gang_is_once_all_are_there_that_train(gang: list[Agent]) -> None:
     for agent in (gang[0], gang[2]):
         agent.start("trains_until_told")
@@ -137,6 +138,7 @@ def test_a_spare_that_is_lost_and_comes_back_ends_no_round(gang: list[Agent]) ->
     end_well(gang)
 
 
+@pytest.mark.deep
 def test_a_spare_that_is_asked_to_go_ends_no_round(gang: list[Agent]) -> None:
     ranks = training(gang)
     gang[2].send(signal.SIGTERM)
@@ -164,6 +166,7 @@ def finish(gang: list[Agent]) -> None:
     assert [agent.wait() for agent in gang[:2]] == [0, 0]
 
 
+@pytest.mark.deep
 def test_a_gang_that_is_told_to_go_saves_and_leaves_also_where_its_spare_has_gone_before(gang: list[Agent]) -> None:
     training(gang, "saves_when_asked")
     gang[2].send(signal.SIGTERM)

@@ -193,6 +193,7 @@ def test_a_dataset_that_its_limits_leave_nothing_of_is_the_jobs_fault(photos: Pa
         scanned(photos, {"size": {"minimum": 500}})
 
 
+@pytest.mark.deep
 def test_at_most_so_many_samples_are_taken_whatever_the_number_of_ranks(photos: Path) -> None:
     few = scanned(photos, {"maxSamples": 4})
     assert len(names(photos, few)) == 4

@@ -90,6 +90,7 @@ def test_a_network_below_the_floor_is_told_as_degraded_and_trains_all_the_same(r
         assert degraded["message"] in check["detail"]
 
 
+@pytest.mark.deep
 def test_a_floor_of_zero_is_none(run: Callable[..., Answer]) -> None:
     answer = run(nodes=2, floor=0)
     assert [one["checks"][0]["result"] for one in answer.values()] == ["Passed", "Passed"]
@@ -102,6 +103,7 @@ def test_a_node_that_does_not_come_is_named_by_those_that_did_and_nobody_is_blam
     assert answer[0]["checks"][0]["result"] == "Failed"
 
 
+@pytest.mark.deep
 def test_pods_that_come_up_far_apart_meet_however_short_the_check_is_to_be(run: Callable[..., Answer]) -> None:
     """The second comes after more than three times the thirty seconds that the check itself may take."""
     answer = run(nodes=2, seconds=30.0, apart=200.0, node_1="comes late")
