@@ -35,6 +35,7 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that may take longest begin first, then those with real ranks, so that no worker is left with one at the end."""
     places: dict[Path, int] = {}

@@ -28,6 +28,7 @@ pytest_plugins = ("oarlock_local.pytest_tiers", "oarlock_local.pytest_records")
 SHARED = "OARLOCK_TEST_CLUSTERS"
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with tests of nodes come first, then those of control planes: they take the longest.
 
