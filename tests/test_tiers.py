@@ -78,6 +78,23 @@ def test_tests_that_are_lost_fail_the_run_by_another_code_than_one_that_failed(
     assert ended.returncode not in (0, 1), ended.stdout
 
 
+TOLD = """
+import os, pathlib, pytest
+
+@pytest.mark.parametrize("number", range(8))
+def test_it(number):
+    with pathlib.Path("{home}/told").open("a") as told: told.write(f"{name} {os.getpid()}\\n")
+"""
+
+
+def test_the_tests_of_a_file_stay_with_one_worker(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"test_{name}.py").write_text(TOLD.replace("{home}", str(tmp_path)).replace("{name}", name))
+    assert run(tmp_path, "-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder").returncode == 0
+    told = (tmp_path / "told").read_text().splitlines()
+    assert (len(told), len(set(told))) == (16, 2), "else each worker makes anew what a file's tests share"
+
+
 SKIPPING = """
 import pytest
 

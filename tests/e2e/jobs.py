@@ -29,9 +29,9 @@ _SIGNAL = (
 OPERATORS = "app.kubernetes.io/component=operator"
 """Label of the operator's pods: the page has one beside it."""
 ANY_RANK = "[0-9]*"
-EVERY = 10
+EVERY = 5
 """Steps between the checkpoints of a small job."""
-ENDLESS: dict[str, Any] = {"steps": 1_000_000, "every": EVERY, "pace": 0.1}
+ENDLESS: dict[str, Any] = {"steps": 1_000_000, "every": EVERY, "pace": 0.2}
 """It does not end by itself, and leaves the cores to what the test waits for."""
 SMALL: dict[str, Any] = {**ENDLESS, "gpusPerNode": 1}
 """Two of these fit on the cluster side by side."""

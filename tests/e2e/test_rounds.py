@@ -95,7 +95,7 @@ def remembering(jobs: Jobs) -> Iterator[str]:
     """Another one, off the operator's node, which keeps its state in memory and seldom saves."""
     name = "remembers"
     with cordoned(jobs.cluster, [jobs.operator()["spec"]["nodeName"]]):
-        jobs.apply(name, recovery={"inPlace": "Auto", "memory": {"everySteps": 5}}, **{**SMALL, "every": 150})
+        jobs.apply(name, recovery={"inPlace": "Auto", "memory": {"everySteps": 5}}, **{**SMALL, "every": 75})
         jobs.wait(name, "its place", lambda _: len(jobs.nodes(name)) == 2)
     jobs.wait_for_checkpoint_of(name, 1)
     yield name
@@ -201,5 +201,5 @@ def test_the_state_of_a_lost_pod_comes_back_from_the_next_node_and_no_checkpoint
     ended = status["rounds"][-1]
     assert ended["rung"] == "ReplacePod"
     assert (status["attempt"], newest(jobs, remembering)[0]["uid"]) == (1, before[0]["uid"])
-    assert saved < ended["resumedFromStep"] < saved + 150, "from a step that was never saved"
+    assert saved < ended["resumedFromStep"] < saved + 75, "from a step that was never saved"
     assert all(len(told) == 1 for told in jobs.losses_by_step(remembering).values())

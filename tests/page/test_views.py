@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from oarlock_local.pytest_tiers import quick_first
 from tests.page.conftest import Visitor
 from tests.page.visit import Visit
 
@@ -31,7 +32,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", quick_first(VIEWS, 4))
 def test_a_view_is_whole_in_both_themes_and_widths_for_eyes_and_ears_and_asks_nobody_else(
     view: str, visit: Visit, pictures: Path
 ) -> None:

@@ -37,7 +37,8 @@ def fitting(parts: Sequence[Part], *, minutes: float) -> tuple[list[Part], list[
     costs = read()
     names = [_below_root(part, name) for part in parts for name in part.files]
     files = [File(name, costs.get(name, UNMEASURED)) for name in names if not name.startswith(OF_THEIR_OWN)]
-    room = minutes * 60 * WORKERS - START * WORKERS * len(parts)
+    workers = WORKERS[Tier.DEEP]
+    room = minutes * 60 * workers - START * workers * len(parts)
     taken: set[str] = set()
     left_out: list[File] = []
     for file in sorted(files, key=lambda file: (file.seconds, file.name)):

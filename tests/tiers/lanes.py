@@ -1,8 +1,9 @@
 """Runs parts of suites: the quick tier in lanes beside each other, the deep tier one suite after the other.
 
 Each suite has its own pytest run, because `operator` is also a module of the standard library (docs/decisions/0002). In the
-quick tier the tests without a cluster have two workers. Beside them run those on the one control plane and those on the one
-set of local nodes, each in one process after the other, for these mostly wait; the clusters start while the first tests run.
+quick tier the trainer's tests without a cluster have two workers, and each other suite's have one process, for a second
+worker would cost more for its imports than it saves; two such suites run at once. Beside them run those on the one control
+plane and those on the one set of local nodes, one after the other, for these mostly wait; the clusters start meanwhile.
 In the deep tier each worker has clusters of its own: what breaks nodes there may break them while another test runs.
 
 A file stays with one worker, so that what its tests share (models, bundles) is made once; so do all files of the trainer that
@@ -33,9 +34,10 @@ from tests.tiers import report
 ROOT = Path(__file__).resolve().parents[2]
 ON = {Lane.CONTROL_PLANE: ("api", "operator", "tests", "local"), Lane.NODES: ("tests",)}
 """Suites with tests of the quick tier on a cluster, in the order in which they run: who changes the cluster is last."""
-WORKERS = 2
-_OF_MANY = {Tier.QUICK: {"trainer": 3}, Tier.DEEP: {"trainer": 3, "local": 3}}
-"""Workers where it is not two: tests of these suites wait for processes more than they compute."""
+WORKERS = {Tier.QUICK: 1, Tier.DEEP: 2}
+_OF_MANY = {Tier.QUICK: {"trainer": 2}, Tier.DEEP: {"trainer": 3, "local": 3}}
+"""Workers where it is another number: tests of these suites wait for processes more than they compute."""
+_SHORT_SUITES_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,17 @@ def run(
     began = time.monotonic()
     runs = _Runs(tier, times, extra)
     if tier is Tier.QUICK:
-        with tempfile.TemporaryDirectory(prefix="oarlock-tests-") as state, ThreadPoolExecutor() as pool:
-            beside = [pool.submit(_on_a_cluster, runs, lane, parts, Path(state)) for lane in ON]
+        with (
+            tempfile.TemporaryDirectory(prefix="oarlock-tests-") as state,
+            ThreadPoolExecutor() as pool,
+            ThreadPoolExecutor(_SHORT_SUITES_AT_ONCE) as short,
+        ):
+            lanes = [pool.submit(_on_a_cluster, runs, lane, parts, Path(state)) for lane in ON]
             for part in parts:
-                runs.run(part, *pure(part.suite), *runs.workers(part.suite))
-            for lane in beside:
-                lane.result()
+                lane = pool if part.suite in _OF_MANY[tier] else short
+                lanes.append(lane.submit(runs.run, part, *pure(part.suite), *runs.workers(part.suite)))
+            for each in lanes:
+                each.result()
     else:
         for part in parts:
             if minutes is not None and time.monotonic() - began > minutes * 60:
@@ -113,7 +120,9 @@ class _Runs:
 
     def workers(self, suite: str) -> tuple[str, ...]:
         """pytest's arguments for a suite whose tests several workers share, a file each."""
-        number = _OF_MANY[self._tier].get(suite, WORKERS) * self._times
+        number = _OF_MANY[self._tier].get(suite, WORKERS[self._tier]) * self._times
+        if number == 1:
+            return ()
         # Where a suite names no groups, its files are the groups (oarlock_local.pytest_plugin).
         return ("-n", str(number), "--dist", "loadgroup", "--no-loadscope-reorder")
 

@@ -91,6 +91,7 @@ def entry(gang: Gang) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.deep
 def test_another_machine_under_the_name_of_a_cordoned_node_is_left_alone_by_an_operator_that_remembers_nothing(
     api: Api, nodes: list[str], as_operator: Path, tmp_path: Path
 ) -> None:

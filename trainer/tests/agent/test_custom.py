@@ -91,6 +91,7 @@ def test_a_code_of_the_contract_means_what_the_contract_says(agent: Agent, bundl
     assert agent.report()["class"] == "Requested"
 
 
+@pytest.mark.deep
 def test_who_kills_it_is_told(own: Callable[..., Agent]) -> None:
     agent = own("runs")
     os.kill(int(agent.awaited("running")), signal.SIGKILL)
@@ -155,6 +156,7 @@ def test_ranks_are_asked_and_waited_for_when_their_launcher_is_gone(own: Callabl
     assert (agent.scratch / "saved").exists()
 
 
+@pytest.mark.deep
 def test_workers_of_a_rank_that_saves_are_left_to_it(own: Callable[..., Agent]) -> None:
     agent = own("saves_if_its_worker_lives")
     agent.awaited("running")
@@ -187,6 +189,7 @@ def test_an_end_that_nobody_asked_for_is_its_end_whatever_it_leaves_behind(
     eventually(lambda: not lives(pid), "what it left behind is ended")
 
 
+@pytest.mark.deep
 def test_its_word_about_a_gpu_is_understood(own: Callable[..., Agent]) -> None:
     agent = own("blames_its_gpu")
     agent.mark("fail")
@@ -194,6 +197,7 @@ def test_its_word_about_a_gpu_is_understood(own: Callable[..., Agent]) -> None:
     assert "CUDA error: an illegal memory access" in agent.report()["summary"]
 
 
+@pytest.mark.deep
 def test_a_check_that_only_the_built_in_trainer_can_do_is_shown_as_such(
     own: Callable[..., Agent], agent: Agent
 ) -> None:

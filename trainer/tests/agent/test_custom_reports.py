@@ -74,6 +74,7 @@ def test_with_hang_seconds_steps_that_stop_are_a_hang(standin: Callable[..., Age
     assert not lives(pid)
 
 
+@pytest.mark.deep
 def test_a_node_whose_command_has_no_steps_to_tell_is_not_judged_by_them(
     standin: Callable[..., Agent], agent: Agent
 ) -> None:
@@ -184,6 +185,7 @@ def test_the_drivers_word_ends_it_at_once(standin: Callable[..., Agent], gpus: n
     assert not lives(pid)
 
 
+@pytest.mark.deep
 def test_a_command_that_is_killed_is_no_gpus_fault(standin: Callable[..., Agent], gpus: nvml.Control) -> None:
     agent = standin("reports_steps")
     os.kill(watched(agent), signal.SIGKILL)

@@ -72,6 +72,7 @@ def test_an_agent_that_vanishes_without_a_word_is_missed_and_its_victims_end_tel
     assert not waited_to_be_told(gang[1 - victim])
 
 
+@pytest.mark.deep
 def test_nodes_that_are_done_at_different_times_are_no_loss(gang: tuple[Agent, Agent]) -> None:
     linked(gang, ("trains_until_told", "trains_until_told"))
     gang[0].mark("finish")
@@ -80,6 +81,7 @@ def test_nodes_that_are_done_at_different_times_are_no_loss(gang: tuple[Agent, A
     assert gang[1].wait() == 0
 
 
+@pytest.mark.deep
 def test_the_stacks_of_all_ranks_are_there_when_they_are_asked_for_and_the_gang_goes_on(
     gang: tuple[Agent, Agent],
 ) -> None:

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 import yaml
 from agent_process import lives
 
@@ -34,6 +35,7 @@ def test_each_rank_gets_its_place_in_the_gang(agent: Agent) -> None:
     assert agent.awaited("environment-3").split() == ["3", "1", *common]
 
 
+@pytest.mark.deep
 def test_a_job_without_gpus_runs_one_rank_for_each_node(agent: Agent) -> None:
     agent.job["gpus_per_node"] = 0
     agent.start("leaves_its_environment")
@@ -41,6 +43,7 @@ def test_a_job_without_gpus_runs_one_rank_for_each_node(agent: Agent) -> None:
     assert sorted(path.name for path in agent.scratch.glob("environment-*")) == ["environment-0"]
 
 
+@pytest.mark.deep
 def test_status_is_served_while_the_ranks_program_is_still_being_imported(agent: Agent) -> None:
     agent.start("leaves_its_environment", warm="fake_programs:slow_imports")
     status = agent.status()
@@ -68,6 +71,7 @@ def test_status_and_metrics_tell_what_the_first_rank_tells(agent: Agent) -> None
     assert agent.wait() == 0
 
 
+@pytest.mark.deep
 def test_accelerates_configuration_is_rendered(agent: Agent) -> None:
     agent.start("leaves_its_environment")
     assert agent.wait() == 0
@@ -93,6 +97,7 @@ def test_a_report_tells_an_exception_without_its_native_stack_and_ends_without_a
     assert agent.report()["summary"] == "rank 0: RuntimeError: No room left in the arena"
 
 
+@pytest.mark.deep
 def test_the_report_is_copied_below_the_output(agent: Agent) -> None:
     agent.start("only_a_victim")
     assert agent.wait() == 82
@@ -101,12 +106,14 @@ def test_the_report_is_copied_below_the_output(agent: Agent) -> None:
     assert copied["class"] == "PeerLost"
 
 
+@pytest.mark.deep
 def test_a_lost_peer_that_the_ranks_alone_noticed_is_told_by_the_pods_end_at_once(agent: Agent) -> None:
     agent.start("only_a_victim")
     assert agent.wait() == 82
     assert not any(line.get("message") == "waiting to be told to go" for line in agent.log())
 
 
+@pytest.mark.deep
 def test_a_root_cause_that_speaks_up_after_its_victim_is_the_verdict(agent: Agent) -> None:
     agent.start("victim_before_culprit")
     assert agent.wait() == 85
@@ -122,12 +129,14 @@ def test_a_killed_rank_ends_the_pod_with_128_plus_its_signal(agent: Agent) -> No
     assert not lives(pid)
 
 
+@pytest.mark.deep
 def test_a_rank_that_says_why_and_then_hangs_does_not_hold_the_pod(agent: Agent) -> None:
     agent.start("says_why_and_hangs")
     assert agent.wait() == 84
     assert agent.report()["summary"] == "rank 0: no space left"
 
 
+@pytest.mark.deep
 def test_ranks_that_have_all_left_do_not_hold_the_pod_in_their_teardown(agent: Agent) -> None:
     agent.start("says_saved_and_hangs")
     assert agent.wait() == 86
@@ -152,6 +161,7 @@ def test_sigterm_before_the_ranks_run_ends_the_pod_with_86_at_once(agent: Agent)
     assert not lives(importing)
 
 
+@pytest.mark.deep
 def test_ranks_that_wait_for_a_peer_have_nothing_to_save_and_do_not_hold_their_gpus(agent: Agent) -> None:
     agent.altered = {"oarlock_trainer.agent.supervise:_NOTHING_TO_SAVE_SECONDS": 0.5}
     agent.start("never_leaves")
@@ -161,6 +171,7 @@ def test_ranks_that_wait_for_a_peer_have_nothing_to_save_and_do_not_hold_their_g
     assert not any(lives(pid) for pid in pids)
 
 
+@pytest.mark.deep
 def test_a_second_sigterm_kills_ranks_that_do_not_leave(agent: Agent) -> None:
     agent.start("never_leaves")
     pids = [agent.rank_pid(0), agent.rank_pid(1)]

@@ -82,6 +82,7 @@ def test_a_program_of_somebody_else_s_in_an_image_of_its_own_has_a_page_too(
     assert "<style>" in page
 
 
+@pytest.mark.deep
 def test_a_page_that_cannot_be_written_is_one_line_in_the_log(agent: Agent) -> None:
     agent.output.mkdir(parents=True)
     (agent.output / "reports").write_text("no folder")
@@ -91,6 +92,7 @@ def test_a_page_that_cannot_be_written_is_one_line_in_the_log(agent: Agent) -> N
     assert "reports" in said["message"]
 
 
+@pytest.mark.deep
 def test_a_failed_attempt_tries_the_page_of_its_end_and_one_that_was_told_to_go_does_not(agent: Agent) -> None:
     agent.output.mkdir(parents=True)
     (agent.output / "reports").write_text("no folder: each try is a line, also one that takes too long")

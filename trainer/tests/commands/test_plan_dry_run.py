@@ -91,6 +91,7 @@ def test_a_plan_tells_batch_buckets_steps_and_bytes_for_all_ranks_and_writes_not
     assert sorted(pictures.parent.rglob("*")) == before
 
 
+@pytest.mark.deep
 def test_a_job_that_would_fail_fails_in_the_plan_with_the_same_words(tmp_path: Path, pictures: Path) -> None:
     code, said, complaints = command(
         manifest(tmp_path, gpus=8), f"/output={pictures.parent}", f"/output/photos={pictures}"

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.runtime.stages import PipelineStage
@@ -30,6 +32,7 @@ def run(job: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.deep
 def test_it_fills_the_caches_of_a_job_that_trains_and_trains_nothing(
     tiny_flux: Path, pictures: Path, tmp_path: Path
 ) -> None:

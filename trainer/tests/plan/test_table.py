@@ -167,6 +167,7 @@ def test_of_gpus_that_a_job_does_not_have_or_does_not_train_on_nothing_is_comput
     assert told(task="Preprocess", steps=None) == ""
 
 
+@pytest.mark.deep
 def test_the_command_says_it_after_the_data(tmp_path: Path, pictures: Path, tiny_flux: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(

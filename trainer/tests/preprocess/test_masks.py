@@ -131,6 +131,7 @@ def test_masks_are_cached_beside_the_latents_of_before_which_stay_as_they_are(
     assert again[0]["facts"] == answers[0]["facts"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", ["OnDemand", "OnTheFly"])
 def test_while_training_the_same_masks_are_made_as_before_it(
     preprocess: Preprocess, masks: Path, tmp_path: Path, mode: str

@@ -209,6 +209,7 @@ def test_with_fail_what_is_missing_ends_the_job_before_anything_is_encoded(
     assert not (tmp_path / "embeds").exists()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("compression", ["Gzip", "Zstd"])
 def test_compressed_embeddings_are_read_by_a_job_that_compresses_nothing(
     preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path, compression: str

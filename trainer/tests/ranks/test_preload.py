@@ -61,6 +61,7 @@ def test_without_encoders_neither_transformers_nor_the_compiler_nor_mlflow_cost_
     assert not {"transformers", "torch._dynamo.eval_frame", "sympy", "mlflow"} & set(modules)
 
 
+@pytest.mark.deep
 def test_for_a_job_with_adapters_it_has_what_makes_them_and_can_be_forked_safely(tmp_path: Path) -> None:
     job = {
         "version": 2, "job": "flux", "namespace": "default", "job_uid": "uid", "attempt": 1, "nodes": 1,

@@ -44,6 +44,7 @@ def cached(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> dict[int, fl
     return run(gang, tmp_path_factory.mktemp("cached"), {}).losses
 
 
+@pytest.mark.deep
 def test_latents_that_are_never_stored_give_the_losses_of_those_that_are(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:

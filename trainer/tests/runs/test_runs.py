@@ -187,6 +187,7 @@ def test_a_new_job_that_goes_on_from_the_work_of_another_says_whose_it_is(
     assert [event["message"] for event in run.of("note")] == [f"{said}, {maker}"]
 
 
+@pytest.mark.deep
 def test_the_same_samples_give_the_same_loss_whatever_the_number_of_ranks(
     undisturbed: tuple[Path, Run], gang: Gang, tmp_path: Path
 ) -> None:
@@ -232,6 +233,7 @@ def test_missing_embeddings_end_in_85_where_encoding_is_not_wanted(gang: Gang, t
     assert "24 latents and 25 text embeddings are not cached" in run.failure
 
 
+@pytest.mark.deep
 def test_preprocessing_alone_publishes_all_and_training_then_encodes_nothing(gang: Gang, tmp_path: Path) -> None:
     data = gang.data(textEmbeds={"path": str(tmp_path / "t")}, imageEmbeds={"path": str(tmp_path / "i")})
     first = gang.run(tmp_path / "prepared", gang.training(task="Preprocess", data=data))
@@ -242,6 +244,7 @@ def test_preprocessing_alone_publishes_all_and_training_then_encodes_nothing(gan
     assert "Preprocessing" not in {event["name"] for event in second.of("phase")}
 
 
+@pytest.mark.deep
 def test_pictures_that_cannot_be_used_are_named_and_the_run_goes_on(gang: Gang, pictures: Path, tmp_path: Path) -> None:
     folder = tmp_path / "photos"
     shutil.copytree(pictures, folder)

@@ -95,6 +95,7 @@ def test_pictures_change_nothing_of_what_is_trained(validated: tuple[Path, Run],
     assert plain.losses == run.losses
 
 
+@pytest.mark.deep
 def test_a_resumed_run_makes_only_the_pictures_that_are_missing(
     validated: tuple[Path, Run], gang: Gang, tmp_path: Path
 ) -> None:
@@ -193,6 +194,7 @@ def test_evaluate_without_anything_to_judge_by_ends_in_85_with_what_to_add(gang:
     assert "give a data set role: Evaluation" in run.failure
 
 
+@pytest.mark.deep
 def test_asked_to_leave_amid_pictures_all_ranks_give_them_up_save_and_leave(gang: Gang, tmp_path: Path) -> None:
     """Undisturbed, these pictures would take longer than all other tests together."""
 

@@ -92,6 +92,7 @@ assert compiler()
 """)
 
 
+@pytest.mark.deep
 def test_asked_for_more_than_marks_the_stand_in_makes_way_for_the_compiler(run: Callable[[str], None]) -> None:
     run("""
 torch.compiler.disable(lambda: 7)
@@ -101,6 +102,7 @@ assert torch.compile.__module__ == "torch"
 """)
 
 
+@pytest.mark.deep
 def test_recomputed_activations_work(run: Callable[[str], None]) -> None:
     run("""
 from torch.utils.checkpoint import checkpoint
@@ -110,6 +112,7 @@ assert x.grad.tolist() == [2, 2, 2]
 """)
 
 
+@pytest.mark.deep
 def test_brought_back_the_compiler_is_imported_whole(run: Callable[[str], None]) -> None:
     run("""
 bring_back()
@@ -119,6 +122,7 @@ assert compiler()
 """)
 
 
+@pytest.mark.deep
 def test_where_something_is_compiled_torch_is_left_as_it_is() -> None:
     program = _START.replace('"1"', '"0"').replace("assert not compiler()", "import torch._dynamo; assert compiler()")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_local.s3_faults import ACCESS_DENIED, EXPIRED_TOKEN, Faults, Refusal
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 from oarlock_trainer.storage.credentials import Keys
@@ -36,7 +37,7 @@ def each_request(files: S3Files, file: Path) -> list[Callable[[], object]]:
     ]
 
 
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", quick_first(range(7), 2))
 @pytest.mark.parametrize(
     "case",
     [

@@ -27,6 +27,7 @@ def facts(output: Path, **changes: Any) -> RunFacts:
     return RunFacts(**fields | changes)
 
 
+@pytest.mark.deep
 def test_wandb_without_a_network_keeps_one_run_of_all_attempts_below_the_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

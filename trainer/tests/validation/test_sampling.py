@@ -33,6 +33,7 @@ def compared(tiny_flux: Path) -> dict[str, dict[str, float]]:
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("scale", ["1", "2.5"])
 def test_in_float32_our_picture_is_that_of_diffusers_pipeline_but_for_single_roundings(
     compared: dict[str, dict[str, float]], scale: str

@@ -103,6 +103,7 @@ def test_an_echo_does_not_hide_the_gpu_that_it_comes_from(agent: Agent, gpus: nv
     assert (agent.report()["gpu"]["index"], agent.report()["xid"]) == (1, 79)
 
 
+@pytest.mark.deep
 def test_ranks_that_end_by_themselves_do_not_shorten_the_moment_for_a_worse_fault(
     agent: Agent, gpus: nvml.Control
 ) -> None:
@@ -115,6 +116,7 @@ def test_ranks_that_end_by_themselves_do_not_shorten_the_moment_for_a_worse_faul
     assert lasted.total_seconds() >= ECHO_SECONDS - 0.01
 
 
+@pytest.mark.deep
 def test_the_drivers_word_alone_is_enough(agent: Agent, gpus: nvml.Control) -> None:
     watched(agent)
     gpus.set("1:action=2")

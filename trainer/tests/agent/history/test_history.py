@@ -66,6 +66,7 @@ def test_the_settings_are_kept_without_the_job_s_secrets_and_replaced_by_the_nex
     assert kept.spec == {"custom": {"args": ["x", "***cret"]}}
 
 
+@pytest.mark.deep
 def test_settings_that_cannot_be_kept_are_one_line_in_the_log_and_all_else_is_kept(agent: Agent) -> None:
     (agent.output / SPEC).mkdir(parents=True)
     agent.environment["OARLOCK_SPEC"] = settings({"training": {"steps": 300}})
@@ -90,6 +91,7 @@ def test_a_pod_that_ends_before_its_ranks_could_run_says_why(agent: Agent) -> No
     assert any("set spec.pod.ports.status" in line.text for line in log(agent))
 
 
+@pytest.mark.deep
 def test_an_attempt_of_one_node_says_where_it_is(agent: Agent) -> None:
     agent.output.mkdir(parents=True)
     agent.job["nodes"] = 1

@@ -123,6 +123,7 @@ def test_where_a_pod_is_lost_and_replaced_the_command_starts_anew_in_the_new_pod
     assert [agent.wait() for agent in gang] == [0, 0]
 
 
+@pytest.mark.deep
 def test_without_in_place_a_command_that_is_killed_ends_its_pod(lone: Agent, bundle: Path) -> None:
     lone.job["recovery"] = {}
     lone.start_bundled(bundle, command("runs_in_rounds"))
@@ -142,6 +143,7 @@ def test_a_command_that_fails_at_once_ends_its_pod_after_three_rounds_with_the_l
     assert "of the first round" in lone.log_path.read_text()  # passed through
 
 
+@pytest.mark.deep
 def test_asked_to_leave_in_a_later_round_it_saves_and_leaves_as_in_the_first(lone: Agent, bundle: Path) -> None:
     lone.start_bundled(bundle, command("saves_when_asked"))
     first = lone.awaited("running")

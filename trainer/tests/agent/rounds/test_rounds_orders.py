@@ -155,6 +155,7 @@ def test_a_rank_that_fails_while_it_is_to_yield_is_a_fault_as_ever(
     assert report.fault.code == 137
 
 
+@pytest.mark.deep
 def test_a_pod_that_is_told_to_go_while_its_ranks_yield_goes_once_they_have_saved(
     pods: tuple[Leader, Callable[[int], Agent]],
 ) -> None:
@@ -217,6 +218,7 @@ def test_a_surge_pod_is_ready_while_the_one_before_trains_and_has_its_place_once
     eventually(lambda: all(map(lives, ranks_of(new, 2, 3))), "its ranks")
 
 
+@pytest.mark.deep
 def test_a_surge_pod_that_is_asked_to_go_leaves_at_once(pods: tuple[Leader, Callable[[int], Agent]]) -> None:
     leader, old, new = pods[0], pods[1](1), pods[1](1)
     new.environment |= {"OARLOCK_INCARNATION": "2", "OARLOCK_SURGE": "1"}

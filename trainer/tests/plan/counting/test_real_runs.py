@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.plan.counting.arguments import Shapes, call_arguments
 from oarlock_trainer.ranks import preload
 
@@ -26,7 +27,10 @@ from oarlock_trainer.plan.counting.kept import kept  # noqa: E402
 
 ONE = Shapes(rows=8, columns=8, text=32)
 TWO = Shapes(rows=8, columns=8, text=32, batch=2)
-MODELS = pytest.mark.parametrize("model", ALL, ids=[f"{one.module}-{one.grown}" for one in ALL])
+NAMES = [f"{one.module}-{one.grown}" for one in ALL]
+MODELS = pytest.mark.parametrize("model", ALL, ids=NAMES)
+MODELS_BY_TIER = pytest.mark.parametrize("model", quick_first(ALL, 2), ids=NAMES)
+"""For what is the same code for every model."""
 _PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm"}
 
 
@@ -96,7 +100,7 @@ def test_a_recomputed_block_keeps_what_goes_from_block_to_block(model: Model) ->
     assert call.own_bytes == of_one_more_block(model, kept_by_checkpoints)
 
 
-@MODELS
+@MODELS_BY_TIER
 def test_products_are_those_that_a_profiler_sees(model: Model) -> None:
     block, call = block_of(model, device="cpu")
     positional, named = call.leaves()
@@ -114,7 +118,7 @@ def test_products_are_those_that_a_profiler_sees(model: Model) -> None:
     assert found.backward.attention == 5 * found.forward.attention // 2  # as FlashAttention does
 
 
-@MODELS
+@MODELS_BY_TIER
 def test_one_more_block_of_a_real_model_takes_the_flops_of_a_block(model: Model) -> None:
     def both_passes(built: Any, given: dict[str, Any]) -> int:
         with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
@@ -130,7 +134,7 @@ def test_one_more_block_of_a_real_model_takes_the_flops_of_a_block(model: Model)
     )
 
 
-@MODELS
+@MODELS_BY_TIER
 def test_frozen_weights_spare_the_gradients_of_weights_alone(model: Model) -> None:
     with gpu_kernels():
         found = flops_of(*block_of(model, device="meta"))
@@ -138,7 +142,7 @@ def test_frozen_weights_spare_the_gradients_of_weights_alone(model: Model) -> No
     assert 0 < found.frozen.matrices <= found.forward.matrices < found.backward.matrices
 
 
-@MODELS
+@MODELS_BY_TIER
 def test_two_samples_cost_twice_as_much_as_one_and_keep_no_less(model: Model) -> None:
     with gpu_kernels():
         (block, call), (other, others) = block_of(model, device="meta"), block_of(model, device="meta", shapes=TWO)
