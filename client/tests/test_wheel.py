@@ -10,6 +10,7 @@ from zipfile import ZipFile
 import pytest
 from fake_api import running
 
+pytestmark = pytest.mark.deep  # an environment is installed anew
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,7 +47,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "env/bin"
 
 
-@pytest.mark.deep
 def test_the_wheel_brings_all_that_the_command_needs_and_no_torch(installed: Path) -> None:
     ended = subprocess.run(
         [installed / "oarlock", "ls", "--kubeconfig", "/nowhere"], capture_output=True, text=True, check=False

@@ -22,7 +22,7 @@ UNPACED = {**ENDLESS, "pace": 0.0}
 @pytest.fixture
 def gang(jobs: Jobs) -> Iterator[dict[str, str]]:
     """A gang of two in training, with a checkpoint; the node of each pod by the pod's name."""
-    yield in_training(jobs, gpusPerNode=1)
+    yield in_training(jobs)
     jobs.delete(NAME)
 
 
@@ -55,7 +55,7 @@ def in_rounds(jobs: Jobs) -> Iterator[dict[str, str]]:
 
 
 def in_training(jobs: Jobs, name: str = NAME, **spec: Any) -> dict[str, str]:
-    jobs.apply(name, **UNPACED, **{"gpusPerNode": 2, **spec})
+    jobs.apply(name, **UNPACED, gpusPerNode=2, **spec)
     jobs.wait_for_checkpoint_of(name, 1)
     return nodes_of(jobs, name)
 
