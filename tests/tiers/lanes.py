@@ -168,7 +168,8 @@ class _Runs:
         ended = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "--tier", self._tier, *seed, *part.files, *arguments],
             cwd=ROOT / part.suite,
-            env={**os.environ, **(environment or {})},
+            # As `make` has it: many short processes import what nobody else would have compiled.
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **(environment or {})},
             stdout=None if streams else subprocess.PIPE,
             stderr=None if streams else subprocess.STDOUT,
             text=True,

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_local.pytest_tiers import needs_control_plane, needs_nodes
-
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -47,6 +45,9 @@ _PLACES = 2
 
 
 def _place(item: pytest.Item) -> int:
+    # Not before pytest itself imports that plugin: it rewrites the assertions of plugins as it imports them.
+    from oarlock_local.pytest_tiers import needs_control_plane, needs_nodes
+
     return 0 if needs_nodes(item) else 1 if needs_control_plane(item) else _PLACES
 
 
