@@ -59,7 +59,7 @@ def account(control_plane: Cluster) -> Iterator[Account]:
 
 @pytest.fixture(scope="session")
 def operators_kubeconfig(account: Account, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The operators'."""
+    """Of the operators' account."""
     return account.write_kubeconfig(tmp_path_factory.mktemp("operator") / "kubeconfig")
 
 

@@ -6,9 +6,10 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from processes import Api, wait_for
+from processes import Api
 
 from oarlock_api.contract.report import Evidence, Gpu, Report
+from oarlock_local.patience import eventually
 
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
@@ -55,10 +56,10 @@ class Gang:
         return {pod["metadata"]["name"].removeprefix(self.name + "-"): pod for pod in found["items"]}
 
     def wait_for_pods(self, *names: str) -> None:
-        wait_for(f"pods {names}", lambda: sorted(self.pods()) == sorted(names) or None)
+        eventually(lambda: sorted(self.pods()) == sorted(names) or None, f"pods {names}")
 
     def wait_for_phase(self, phase: str) -> dict[str, Any]:
-        wait_for(f"phase {phase}", lambda: self.status.get("phase") == phase or None)
+        eventually(lambda: self.status.get("phase") == phase or None, f"phase {phase}")
         return self.status
 
     def set_state(self, pod: str, **state: Any) -> None:
@@ -100,9 +101,9 @@ class Gang:
         """Both pods run; without `nodes` they are bound to none, and the API server deletes them at once."""
         self.wait_for_pods(f"{attempt}-0", f"{attempt}-1")
         if self._is_scheduled:
-            wait_for(
-                "the scheduler's own words, which would take these back",
+            eventually(
                 lambda: all(pod["status"].get("conditions") for pod in self.pods().values()),
+                "the scheduler's own words, which would take these back",
             )
         for rank in (0, 1):
             if nodes:

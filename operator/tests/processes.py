@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
-import urllib.error
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from email.message import Message
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+import httpx
 
 from oarlock_local import patience
-from oarlock_local.patience import eventually
+from oarlock_local.api import credentials
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
 
-Found = TypeVar("Found")
 ROOT = Path(__file__).parents[2]
-
-
-def wait_for(what: str, look: Callable[[], Found | None]) -> Found:
-    """What `look` finds, as soon as it finds something true. It asks an API server: not hundreds of times a second."""
-    return eventually(look, what)
 
 
 class ApiRefused(Exception):  # noqa: N818
@@ -38,39 +31,32 @@ class Api:
     """The API server by plain HTTPS, as the cluster's administrator."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        import httpx  # noqa: PLC0415 - only for those that need a cluster
-
-        from oarlock_local.api import credentials  # noqa: PLC0415
-
         server, context = credentials(kubeconfig)
         # One connection for all: a handshake with certificates of both sides costs the server more than an answer.
         self._http = httpx.Client(base_url=server, verify=context, timeout=patience.SECONDS, trust_env=False)
 
     def call(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
-        """One request; raises urllib.error.HTTPError, and ApiRefused where an object does not pass admission (422)."""
+        """One request; raises httpx.HTTPStatusError, and ApiRefused where an object does not pass admission (422)."""
         try:
             return json.loads(
                 self.send(method, path, json.dumps(body).encode() if body is not None else None, kind=kind)
             )
-        except urllib.error.HTTPError as error:
-            if error.code == 422:
-                raise ApiRefused(json.load(error)["message"]) from None
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code == 422:
+                raise ApiRefused(error.response.json()["message"]) from None
             raise
 
     def send(self, method: str, path: str, data: bytes | None = None, *, kind: str = "application/json") -> bytes:
-        """One request as it is; raises urllib.error.HTTPError."""
+        """One request as it is; raises httpx.HTTPStatusError."""
         answer = self._http.request(method, path, content=data, headers={"Content-Type": kind})
-        if answer.is_error:
-            words = io.BytesIO(answer.content)
-            raise urllib.error.HTTPError(path, answer.status_code, answer.reason_phrase, Message(), words)
-        return answer.content
+        return answer.raise_for_status().content
 
     def find(self, path: str) -> Any:
         """An object, or None; a CRD that was just made answers 429 for a moment."""
         try:
             return self.call("GET", path)
-        except urllib.error.HTTPError as error:
-            if error.code in (404, 429):
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code in (404, 429):
                 return None
             raise
 

@@ -11,11 +11,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_local import patience
@@ -26,15 +26,9 @@ from oarlock_local.errors import ClusterError
 from oarlock_local.patience import eventually
 from tests.chart.rendering import one
 
-Found = TypeVar("Found")
 CORE = "/api/v1/namespaces/default"
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
 NODES = "/api/v1/nodes"
-
-
-def wait(what: str, look: Callable[[], Found | None]) -> Found:
-    """What `look` finds, as soon as it finds something true."""
-    return eventually(look, what)
 
 
 def refusal(cluster: Cluster, body: str, *options: str) -> str:
@@ -110,7 +104,7 @@ class Demands:
         name = f"{job}-1-0"
         self._api.create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod})
         self._apply(job)
-        wait("the refusal", lambda: f"pods/{name}" in json.dumps(self._status(job)))
+        eventually(lambda: f"pods/{name}" in json.dumps(self._status(job)), "the refusal")
         self._cluster.kubectl("delete", "pod", name, "--grace-period=0", "--force", "--ignore-not-found")
         self._wait_for_pods(job, 1)
         self._delete(job)
@@ -122,7 +116,7 @@ class Demands:
         self._wait_for_pods(job, 1)
         for rank in (0, 1):
             self._bind(f"{job}-1-{rank}", self.nodes[rank])
-        wait("the stage Start", lambda: self._status(job).get("recovery", {}).get("stage") == "Start")
+        eventually(lambda: self._status(job).get("recovery", {}).get("stage") == "Start", "the stage Start")
         pod = self._api.get(f"{CORE}/pods/{job}-1-1")["metadata"]
         event = {
             "metadata": {"generateName": "x"},
@@ -133,21 +127,21 @@ class Demands:
         }
         self._api.create(f"{CORE}/events", event)
         self._set_status(job, recovery={"stageStartTime": _minutes_ago(1)})
-        wait("the kubelet's words", lambda: "mount.nfs" in json.dumps(self._status(job)))
+        eventually(lambda: "mount.nfs" in json.dumps(self._status(job)), "the kubelet's words")
         for rank in (0, 1):
             self._set_state(f"{job}-1-{rank}", running={"startedAt": "2026-01-01T00:00:00Z"})
         ended = {"exitCode": 80, "reason": "Error", "message": self._report(pod["uid"])}
         self._set_state(f"{job}-1-1", terminated=ended)
         if cordoned:
-            wait("the cordon", lambda: self._api.get(f"{NODES}/{self.nodes[1]}")["spec"].get("unschedulable"))
-        wait("the second attempt", lambda: self._status(job).get("attempt") == 2)
+            eventually(lambda: self._api.get(f"{NODES}/{self.nodes[1]}")["spec"].get("unschedulable"), "the cordon")
+        eventually(lambda: self._status(job).get("attempt") == 2, "the second attempt")
         for rank in (0, 1):
             self._cluster.kubectl(
                 "delete", "pod", f"{job}-1-{rank}", "--grace-period=0", "--force", "--ignore-not-found"
             )
         self._wait_for_pods(job, 2)
         about = f"{CORE}/events?fieldSelector=involvedObject.kind=TrainingJob,involvedObject.name={job}"
-        wait("its Events", lambda: self._api.get(about)["items"])
+        eventually(lambda: self._api.get(about)["items"], "its Events")
         self._delete(job)
 
     def an_end_after_which_the_job_goes(self) -> None:
@@ -157,9 +151,9 @@ class Demands:
         self._wait_for_pods(job, 1)
         for rank in (0, 1):
             self._set_state(f"{job}-1-{rank}", terminated={"exitCode": 0, "reason": "Completed"})
-        wait("its success", lambda: self._status(job).get("phase") == "Succeeded")
+        eventually(lambda: self._status(job).get("phase") == "Succeeded", "its success")
         self._set_status(job, completionTime=_minutes_ago(60))
-        wait("the job to go", lambda: self._api.find(f"{JOBS}/{job}") is None)
+        eventually(lambda: self._api.find(f"{JOBS}/{job}") is None, "the job to go")
 
     def _job(self, name: str) -> str:
         return f"{self.name}-{name}"
@@ -189,7 +183,7 @@ class Demands:
             found = self._api.get(f"{CORE}/pods?labelSelector=oarlock.dev/job={job}")["items"]
             return {pod["metadata"]["name"] for pod in found} == {f"{job}-{attempt}-{rank}" for rank in (0, 1)}
 
-        wait(f"attempt {attempt} of {job}", there)
+        eventually(there, f"attempt {attempt} of {job}")
 
     def _bind(self, pod: str, node: str) -> None:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}}

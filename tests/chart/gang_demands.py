@@ -16,7 +16,8 @@ from oarlock_local import patience
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from oarlock_local.gang_server import GANGS
-from tests.chart.demands import JOBS, Demands, wait
+from oarlock_local.patience import eventually
+from tests.chart.demands import JOBS, Demands
 from tests.chart.rendering import ROOT
 
 _MADE = runpy.run_path(str(ROOT / "operator/tests/gang_crds.py"))
@@ -41,13 +42,15 @@ def kinds_of_gang_systems() -> list[dict[str, Any]]:
 def gang_systems(kinds: list[dict[str, Any]], cluster: Cluster, *servers: ApiServer) -> Iterator[None]:
     """The kinds are served in the block, and gone after it: other tests' jobs leave the choice to Auto."""
     cluster.apply(kinds)
-    wait("the gang systems", lambda: all(_is_served(api, kind) for kind in kinds for api in servers))
+    eventually(lambda: all(_is_served(api, kind) for kind in kinds for api in servers), "the gang systems")
     try:
         yield
     finally:
         names = [kind["metadata"]["name"] for kind in kinds]
         cluster.kubectl("delete", "customresourcedefinitions", *names, patience.KUBECTL)
-        wait("the end of the gang systems", lambda: not any(_is_served(api, kind) for kind in kinds for api in servers))
+        eventually(
+            lambda: not any(_is_served(api, kind) for kind in kinds for api in servers), "the end of the gang systems"
+        )
 
 
 def _is_served(api: ApiServer, kind: dict[str, Any]) -> bool:
@@ -75,7 +78,7 @@ class GangDemands(Demands):
         for system, (api, _) in SYSTEMS.items():
             job = self._job(system)
             name = self._group_name(job)
-            wait("the refusal", lambda job=job, name=name: f"podgroups/{name}" in json.dumps(self._status(job)))
+            eventually(lambda job=job, name=name: f"podgroups/{name}" in json.dumps(self._status(job)), "the refusal")
             self._api.delete(f"{_groups(api)}/{name}")
             self._let_go(api)
         for system in SYSTEMS:
@@ -85,7 +88,7 @@ class GangDemands(Demands):
         for system, (api, _) in SYSTEMS.items():
             job = self._job(system)
             self._wait_for_pods(job, 2)
-            wait("the second group alone", lambda api=api, job=job: self._attempts_with_groups(api, job) == {"2"})
+            eventually(lambda api=api, job=job: self._attempts_with_groups(api, job) == {"2"}, "the second group alone")
             self._delete(job)
 
     def a_wait_in_a_queue_of_kueue(self) -> None:
@@ -103,7 +106,7 @@ class GangDemands(Demands):
         self._api.merge(f"{KUEUE}/{name}/status", {"status": {"conditions": [quota]}})
         self._resume("kueue")
         job = self._job("kueue")
-        wait("Kueue's words", lambda: quota["message"] in json.dumps(self._status(job)))
+        eventually(lambda: quota["message"] in json.dumps(self._status(job)), "Kueue's words")
         self._delete(job)
 
     def _suspended(self, system: str, scheduling: dict[str, Any]) -> str:

@@ -11,7 +11,8 @@ import pytest
 
 from oarlock_local.cluster import Cluster
 from oarlock_local.errors import ClusterError
-from tests.chart.demands import refusal, wait
+from oarlock_local.patience import eventually
+from tests.chart.demands import refusal
 from tests.chart.rendering import render
 
 pytestmark = pytest.mark.cluster
@@ -53,7 +54,7 @@ def policed(helm_program: Path, serving: Cluster) -> Iterator[Cluster]:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [namespace, *objects]})
     serving.kubectl("apply", "--server-side", "-f", "-", stdin=listed)
-    wait("the policy", lambda: "at most" in refusal(serving, job(nodes=9)))
+    eventually(lambda: "at most" in refusal(serving, job(nodes=9)), "the policy")
     yield serving
     serving.kubectl("delete", "-f", "-", "--wait=false", stdin=listed)
 
@@ -127,10 +128,10 @@ def test_a_job_from_before_the_policy_can_still_be_labelled_and_not_changed(
     objects = render(helm_program, {"admissionPolicy": POLICY}, release="policed")
     binding = next(item for item in objects if item["kind"] == "ValidatingAdmissionPolicyBinding")
     policed.kubectl("delete", "validatingadmissionpolicybinding", binding["metadata"]["name"])
-    wait("the policy's end", lambda: not refusal(policed, job(nodes=9, suspend=True)))
+    eventually(lambda: not refusal(policed, job(nodes=9, suspend=True)), "the policy's end")
     policed.kubectl("create", "-f", "-", stdin=job(nodes=9, suspend=True))
     policed.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(binding))
-    wait("the policy", lambda: "at most" in refusal(policed, job(nodes=9)))
+    eventually(lambda: "at most" in refusal(policed, job(nodes=9)), "the policy")
     where = ("trainingjob", "judged", "-n", NAMESPACE)
     policed.kubectl("label", *where, "example.com/a=b")
     with pytest.raises(ClusterError, match="at most"):

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from oarlock_local.cluster import Cluster
-from tests.chart.demands import refusal, wait
+from oarlock_local.patience import eventually
+from tests.chart.demands import refusal
 from tests.chart.rendering import render
 
 pytestmark = pytest.mark.cluster
@@ -52,7 +53,7 @@ def judged(helm_program: Path, serving: Cluster) -> Callable[[str], str]:
     def judge(body: str) -> str:
         return refusal(serving, body, ACCOUNT)
 
-    wait("the right and the policy", lambda: "and no others" in judge(changed(SECRET, type="Opaque")))
+    eventually(lambda: "and no others" in judge(changed(SECRET, type="Opaque")), "the right and the policy")
     return judge
 
 

@@ -21,8 +21,8 @@ from oarlock.errors import RefusedError
 from oarlock.job import Job
 from oarlock_local import patience
 from oarlock_local.cluster import Cluster
+from oarlock_local.patience import eventually
 from oarlock_local.rights import asked, users
-from tests.chart.demands import wait
 from tests.chart.rendering import one, render
 
 pytestmark = pytest.mark.cluster
@@ -81,7 +81,7 @@ def page(helm_program: Path, serving: Cluster, tmp_path_factory: pytest.TempPath
         except httpx.TransportError:
             return False
 
-    wait("the page", answers)
+    eventually(answers, "the page")
     yield address
     process.terminate()
     process.wait(patience.SECONDS)
@@ -95,8 +95,8 @@ def person(page: str, token: str) -> httpx.Client:
 
 def test_tenants_see_and_change_their_own_alone_and_the_page_asks_as_nobody_else(page: str, serving: Cluster) -> None:
     with person(page, tenant(serving, "seen-a")) as alice, person(page, tenant(serving, "seen-b")) as bob:
-        wait("the rights of the role edit", lambda: "of-seen-a" in alice.get("/jobs/seen-a").text)
-        wait("the rights of the role edit", lambda: "of-seen-b" in bob.get("/jobs/seen-b").text)
+        eventually(lambda: "of-seen-a" in alice.get("/jobs/seen-a").text, "the rights of the role edit")
+        eventually(lambda: "of-seen-b" in bob.get("/jobs/seen-b").text, "the rights of the role edit")
         for path in ("/jobs/seen-a", "/jobs"):
             text = bob.get(path).text
             assert "cannot list resource" in text, f"{path} says which right is missing"

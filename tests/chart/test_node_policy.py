@@ -12,7 +12,7 @@ import pytest
 from oarlock_local.account import Account
 from oarlock_local.cluster import Cluster
 from oarlock_local.errors import ClusterError
-from tests.chart.demands import wait
+from oarlock_local.patience import eventually
 from tests.chart.rendering import render
 
 RELEASE, NODE = "guarded-nodes", "guarded-node"
@@ -34,12 +34,12 @@ def guarded(helm_program: Path, serving: Cluster) -> Iterator[Cluster]:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}}
     serving.kubectl("create", "-f", "-", stdin=json.dumps(node))
     # The server hears of a policy in a moment. Asked for nothing but an answer: a change that it took would be none any more.
-    wait(
-        "the policy",
+    eventually(
         lambda: (
             "annotations of oarlock.dev alone"
             in refused(serving, {"metadata": {"labels": {"x": "y"}}}, AS, "--dry-run=server")
         ),
+        "the policy",
     )
     yield serving
     serving.kubectl("delete", "node", NODE)

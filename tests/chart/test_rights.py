@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_local.api import ApiServer
+from oarlock_local.patience import eventually
 from oarlock_local.pytest_tiers import quick_first
 from oarlock_local.rights import Right, granted, never_used
-from tests.chart.demands import JOBS, Demands, operator_of, refusal, wait
+from tests.chart.demands import JOBS, Demands, operator_of, refusal
 from tests.chart.rendering import one, render
 
 if TYPE_CHECKING:
@@ -82,11 +83,11 @@ def test_without_the_right_to_finalizers_no_object_of_a_job_can_be_made_where_ow
 
     account = "--as=system:serviceaccount:oarlock:guarded-operator"
     # The server hears of new roles in a moment.
-    wait("the right", lambda: not refusal(serving, owned, account))
+    eventually(lambda: not refusal(serving, owned, account), "the right")
     role = one(objects, "ClusterRole", "guarded-operator")
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["trainingjobs/finalizers"]]
     serving.apply([role])
-    wait("its end", lambda: "blockOwnerDeletion" in refusal(serving, owned, account))
+    eventually(lambda: "blockOwnerDeletion" in refusal(serving, owned, account), "its end")
 
 
 def test_only_cordoning_may_change_nodes(helm_program: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from oarlock_local.cluster import Cluster
 from oarlock_local.crd import apply_crd
-from tests.chart.demands import wait
+from oarlock_local.patience import eventually
 from tests.chart.first_chart import NoEarlierChart, first_chart
 from tests.chart.releases import Release
 from tests.chart.rendering import ROOT
@@ -99,8 +99,8 @@ def test_an_upgrade_from_the_first_chart_by_helm_3_to_this_one_by_helm_4_does_no
         pod = identity.rpartition("-")[0]
         return cluster.kubectl("get", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:8080/proxy/metrics")
 
-    wait("the gang", lambda: len(ready_pods()) == 2)
-    wait("the job to run", lambda: job().get("phase") == "Running")
+    eventually(lambda: len(ready_pods()) == 2, "the gang")
+    eventually(lambda: job().get("phase") == "Running", "the job to run")
     pods, first = ready_pods(), leader()
     # A setting of the new release, so that its operator is another one.
     after = {**VALUES, "settings": {"PROGRESS_SECONDS": 2}}
@@ -109,8 +109,8 @@ def test_an_upgrade_from_the_first_chart_by_helm_3_to_this_one_by_helm_4_does_no
     cluster.kubectl("delete", "role,rolebinding", "since", "-n", TEAM)
     # A release of helm 3 stays one that is merged by the client: there are no conflicts to force.
     release.upgrade(helm_programs["helm 4"], after, "--take-ownership", "--wait", "--timeout", "120s")
-    wait("the next leader", lambda: leader() not in ("", first))
-    wait("its look at the job", lambda: re.search(r'reconciles_total{result="ok"} [1-9]', metrics_of(leader())))
+    eventually(lambda: leader() not in ("", first), "the next leader")
+    eventually(lambda: re.search(r'reconciles_total{result="ok"} [1-9]', metrics_of(leader())), "its look at the job")
     status = job()
     assert (status["phase"], status["attempt"], status["restartCount"]) == ("Running", 1, 0)
     assert ready_pods() == pods, "the same pods"

@@ -76,7 +76,7 @@ def test_ranks_that_are_killed_crash_or_hang_start_anew_in_their_pods_from_the_n
     assert booked["nodeName"] == node
     assert booked["lostSteps"] == max(end["step"] - end["resumedStep"], 0)
     assert len(jobs.events(gang, "RanksRestarted")) == number
-    assert all(len(told) == 1 for told in jobs.losses_by_step(gang).values())
+    jobs.assert_no_loss_changed(gang)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_pod_that_is_lost_is_replaced_and_training_goes_on_with_the_same_losse
     saved = status["latestCheckpoint"]["step"]
     jobs.wait(fresh, "a checkpoint", lambda status: status["latestCheckpoint"]["step"] > saved)
     assert jobs.status(fresh)["attempt"] == 1
-    assert all(len(told) == 1 for told in jobs.losses_by_step(fresh).values())
+    jobs.assert_no_loss_changed(fresh)
 
 
 @pytest.mark.parametrize("rank", [pytest.param(1, marks=pytest.mark.smoke("leaves a drained node")), 0])
@@ -202,4 +202,4 @@ def test_the_state_of_a_lost_pod_comes_back_from_the_next_node_and_no_checkpoint
     assert ended["rung"] == "ReplacePod"
     assert (status["attempt"], newest(jobs, remembering)[0]["uid"]) == (1, before[0]["uid"])
     assert saved < ended["resumedFromStep"] < saved + 75, "from a step that was never saved"
-    assert all(len(told) == 1 for told in jobs.losses_by_step(remembering).values())
+    jobs.assert_no_loss_changed(remembering)

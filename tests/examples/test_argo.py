@@ -11,7 +11,7 @@ import yaml
 
 from oarlock_api.trainingjob import TrainingJob
 from oarlock_local.errors import ClusterError
-from tests.chart.demands import wait
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +103,7 @@ def test_the_role_is_enough_to_name_the_workflow_as_owner_where_owners_are_guard
                 return False
             return True
 
-        wait("the job", is_taken)
+        eventually(is_taken, "the job")
     finally:
         argo.kubectl("delete", "workflow", NAME)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
 
-from oarlock_local import patience
+from oarlock_local.patience import eventually
 from tests.page.conftest import Visitor
 from tests.page.played import KIND, Played
 from tests.page.visit import Visit
@@ -123,11 +122,12 @@ def test_who_has_logged_out_or_whose_token_has_ended_is_asked_again_and_comes_ba
     login(visit, guest.token())
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("flux-lora")
     guest.end()
-    deadline = time.monotonic() + patience.SECONDS
-    while "/login" not in visit.page.url:  # the API server knows a token for ten seconds more
-        assert time.monotonic() < deadline
-        visit.page.wait_for_timeout(1000)
+
+    def is_asked_again() -> bool:
         visit.to(f"{JOB}/save")
+        return "/login" in visit.page.url
+
+    eventually(is_asked_again, "the end of the token")  # the API server knows it for ten seconds more
     assert "flux-lora" not in visit.page.locator("main").inner_text()
     login(visit, Team(played, "team-a").token())
     expect(visit.page).to_have_url(f"{address}{JOB}/save")

@@ -66,8 +66,8 @@ def run(
         ):
             lanes = [pool.submit(_on_a_cluster, runs, lane, parts, Path(state)) for lane in ON]
             for part in parts:
-                lane = pool if part.suite in _OF_MANY[tier] else short
-                lanes.append(lane.submit(runs.run, part, *pure(part.suite), *runs.workers(part.suite)))
+                threads = pool if part.suite in _OF_MANY[tier] else short
+                lanes.append(threads.submit(runs.run, part, *pure(part.suite), *runs.workers(part.suite)))
             for each in lanes:
                 each.result()
     else:

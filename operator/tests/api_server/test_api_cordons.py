@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from gangs import BRAKES_OFF, Gang
 from gpu_nodes import NODES, annotation, cordoned, gpu_nodes, make_node
-from processes import Api, operator, wait_for
+from processes import Api, operator
+
+from oarlock_local.patience import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -56,7 +58,7 @@ def nobody_writes(api: Api, name: str) -> Iterator[None]:
     kind["kind"] += "Binding"
     api.call("POST", f"{POLICIES[:-3]}ybindings", {**kind, "metadata": {"name": name}, "spec": binding})
     try:
-        wait_for("the policy", lambda: "guards" in refused(api, name) or None)
+        eventually(lambda: "guards" in refused(api, name) or None, "the policy")
         yield
     finally:
         api.call("DELETE", f"{POLICIES[:-3]}ybindings/{name}")
@@ -100,14 +102,14 @@ def test_another_machine_under_the_name_of_a_cordoned_node_is_left_alone_by_an_o
         gang.run(nodes=(nodes[0], nodes[1]))
         with quota_of_none(api):
             gang.end("1-1", 80, gang.report("1-1", 80, xid=79, gpu="GPU-x"))
-            wait_for("the cordon", lambda: cordoned(api, nodes[1]) or None)
+            eventually(lambda: cordoned(api, nodes[1]) or None, "the cordon")
             first.kill()
             api.call("DELETE", f"{NODES}/{nodes[1]}")
             make_node(api, nodes[1])
             gang.remove("1-0")
             with operator(as_operator, tmp_path / "second.log", *SETTINGS):
                 # It plans the second attempt again and again, and the quota refuses its pods.
-                wait_for("its plan", lambda: gang.condition("Scheduled")["reason"] == "CreateRefused" or None)
+                eventually(lambda: gang.condition("Scheduled")["reason"] == "CreateRefused" or None, "its plan")
                 assert not cordoned(api, nodes[1])
                 assert annotation(api, nodes[1], "cordoned") is None
 
@@ -118,15 +120,15 @@ def test_a_cordon_that_a_policy_denies_is_told_is_no_return_of_the_node_and_is_d
     api = with_operator
     with nobody_writes(api, nodes[1]):
         gang = broken(api, nodes)
-        wait_for("the second attempt", lambda: gang.status.get("attempt") == 2 or None)
+        eventually(lambda: gang.status.get("attempt") == 2 or None, "the second attempt")
         gang.remove("1-0")
         # The cluster is full: nobody places these pods, and the operator looks for nodes that came back.
         gang.wait_for_pods("2-0", "2-1")
-        wait_for("the condition", lambda: gang.condition("Degraded")["reason"] == "CordonFailed" or None)
-        wait_for("the Event", lambda: "CordonFailed" in gang.events() or None)
+        eventually(lambda: gang.condition("Degraded")["reason"] == "CordonFailed" or None, "the condition")
+        eventually(lambda: "CordonFailed" in gang.events() or None, "the Event")
         assert [node["name"] for node in gang.status["avoidedNodes"]] == [nodes[1]]
         assert (gang.status["attempt"], "doneTime" in entry(gang)) == (2, False)
         assert not cordoned(api, nodes[1])
-    wait_for("the cordon", lambda: cordoned(api, nodes[1]) or None)
-    wait_for("its time", lambda: "doneTime" in entry(gang) or None)
-    wait_for("the end of the condition", lambda: gang.condition("Degraded")["reason"] != "CordonFailed" or None)
+    eventually(lambda: cordoned(api, nodes[1]) or None, "the cordon")
+    eventually(lambda: "doneTime" in entry(gang) or None, "its time")
+    eventually(lambda: gang.condition("Degraded")["reason"] != "CordonFailed" or None, "the end of the condition")

@@ -6,17 +6,18 @@ know what Oarlock writes, and it lives with what they do to pods.
 
 from __future__ import annotations
 
-import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from gang_crds import GATE, LIKE_KUEUE, QUEUE, served
 from gangs import JOBS, PODS, SETTINGS, Gang
-from processes import ROOT, Api, Resident, operator, wait_for
+from processes import ROOT, Api, Resident, operator
 
 from oarlock_api.manifest import load_all
+from oarlock_local.patience import eventually
 from oarlock_local.sources import SourceMissing
 
 pytestmark = pytest.mark.cluster
@@ -51,12 +52,12 @@ def gang_systems(api: Api, kinds: list[dict[str, Any]]) -> Iterator[Api]:
         api.call("POST", CRDS, kind)
     paths = [path_of(kind) for kind in kinds]
     for path in paths:
-        wait_for(path, lambda path=path: api.find(path))
+        eventually(lambda path=path: api.find(path), path)
     yield api
     for kind in kinds:
         api.call("DELETE", f"{CRDS}/{kind['metadata']['name']}")
     for path in paths:
-        wait_for(f"the end of {path}", lambda path=path: api.find(path) is None or None)
+        eventually(lambda path=path: api.find(path) is None or None, f"the end of {path}")
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +82,9 @@ def like_kueue(gang_systems: Api) -> Iterator[Api]:
         "metadata": {"generateName": "probe-", "labels": {QUEUE: "team"}},
         "spec": {"containers": [{"name": "probe", "image": "x"}]},
     }
-    wait_for(
-        "the policy to hold",
+    eventually(
         lambda: gang_systems.call("POST", f"{PODS}?dryRun=All", probe)["spec"].get("schedulingGates"),
+        "the policy to hold",
     )
     yield gang_systems
     for kind, body in zip(kinds, LIKE_KUEUE, strict=True):
@@ -117,12 +118,12 @@ def test_each_attempt_has_a_group_that_its_pods_name_and_that_goes_with_it(at_wo
         gang.end("1-1", 1)
     for system, gang in gangs.items():
         gang.run(2)
-        wait_for("the first group to go", lambda gang=gang, system=system: set(groups(gang, system)) == {"2"} or None)
+        eventually(lambda gang=gang, system=system: set(groups(gang, system)) == {"2"} or None, "the first group to go")
         for rank in (0, 1):
             gang.end(f"2-{rank}", 0)
     for system, gang in gangs.items():
         gang.wait_for_phase("Succeeded")
-        wait_for("the last group to go", lambda gang=gang, system=system: not groups(gang, system) or None)
+        eventually(lambda gang=gang, system=system: not groups(gang, system) or None, "the last group to go")
 
 
 def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(like_kueue: Api, at_work: Api) -> None:
@@ -143,11 +144,11 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(li
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     like_kueue.merge(f"{path}/{name}/status", {"status": {"conditions": [quota]}})
-    wait_for("Kueue's words", lambda: "insufficient unused quota" in gang.status["message"] or None)
+    eventually(lambda: "insufficient unused quota" in gang.status["message"] or None, "Kueue's words")
     assert gang.condition("Scheduled")["reason"] == "Queued"
     ungate(gang)
     gang.run()
-    wait_for("the end of the queue", lambda: gang.status["phase"] != "Queued" or None)
+    eventually(lambda: gang.status["phase"] != "Queued" or None, "the end of the queue")
     record = gang.status["attempts"][0]
     assert record["stageMilliseconds"]["queue"] > 0
     taken = {
@@ -160,7 +161,7 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(li
         known = gang.pods()[pod]["status"]["conditions"]
         gang.api.merge(f"{PODS}/{gang.name}-{pod}/status", {"status": {"conditions": [*known, taken]}})
     gang.api.call("DELETE", f"{PODS}/{gang.name}-1-0")
-    wait_for("the next attempt", lambda: gang.status["attempt"] == 2 or None)
+    eventually(lambda: gang.status["attempt"] == 2 or None, "the next attempt")
     assert gang.status["attempts"][1]["reason"] == "Evicted"
     assert gang.status["restarts"]["infrastructure"] == gang.status["restarts"]["application"] == 0
     gang.wait_for_phase("Queued")
@@ -179,22 +180,22 @@ def test_the_example_waits_in_its_queue(at_work: Api, kinds: list[dict[str, Any]
         path = f"/apis/{body['apiVersion']}/{within}{plural[body['kind']]}"
         at_work.call("POST", f"{path}?fieldValidation=Strict", body)
     job = f"{JOBS}/{made[-1]['metadata']['name']}"
-    wait_for("the queue", lambda: at_work.call("GET", job).get("status", {}).get("phase") == "Queued" or None)
+    eventually(lambda: at_work.call("GET", job).get("status", {}).get("phase") == "Queued" or None, "the queue")
     at_work.call("DELETE", job)
 
 
 def test_a_queue_that_takes_no_pods_is_told_and_so_is_a_gang_that_is_not_served(at_work: Api) -> None:
     gang = Gang(at_work, scheduling={"gang": "Kueue", "queue": "nobodys"})
     nowhere = Gang(at_work, scheduling={"gang": "Native"})
-    wait_for("the refusal", lambda: nowhere.status.get("reason") == "GangUnavailable" or None)
+    eventually(lambda: nowhere.status.get("reason") == "GangUnavailable" or None, "the refusal")
     assert "scheduling.k8s.io" in nowhere.status["message"]
     assert nowhere.condition("Accepted")["status"] == "False"
     gang.wait_for_pods("1-0", "1-1")
-    wait_for("the warning", lambda: gang.condition("Degraded")["reason"] == "GangIgnored" or None)
+    eventually(lambda: gang.condition("Degraded")["reason"] == "GangIgnored" or None, "the warning")
 
 
 def test_a_field_that_a_system_does_not_know_is_refused(gang_systems: Api) -> None:
     for system in SYSTEMS:
         group = {"apiVersion": system, "kind": "PodGroup", "metadata": {"name": "wrong"}, "spec": {"minMembers": 2}}
-        with pytest.raises(urllib.error.HTTPError, match="400"):
+        with pytest.raises(httpx.HTTPStatusError, match="400"):
             gang_systems.call("POST", f"/apis/{system}/namespaces/default/podgroups?fieldValidation=Strict", group)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gangs import JOBS, SETTINGS, Gang
-from processes import Api, operator, wait_for
+from processes import Api, operator
+
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from oarlock_local.account import Account
@@ -28,7 +30,7 @@ def kubeconfig(control_plane: Cluster, api: Api, tmp_path: Path) -> Iterator[Pat
 
     del api  # it has brought the CRD
     with gang_server(control_plane, tmp_path) as path:
-        wait_for("TrainingJobs", lambda: Api(path).find(JOBS))
+        eventually(lambda: Api(path).find(JOBS), "TrainingJobs")
         yield path
 
 
@@ -45,12 +47,12 @@ def test_the_highest_version_that_is_served_makes_the_gang_and_its_group_goes_wi
         assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}
         members = {pod["spec"]["schedulingGroup"]["podGroupName"] for pod in gang.pods().values()}
         assert members == {group["metadata"]["name"]}
-        wait_for("the first look", lambda: gang.condition("Degraded")["reason"] == "AsExpected" or None)
+        eventually(lambda: gang.condition("Degraded")["reason"] == "AsExpected" or None, "the first look")
         gang.run()
         for rank in (0, 1):
             gang.end(f"1-{rank}", 0)
         gang.wait_for_phase("Succeeded")
         path = f"{GROUPS}/{group['metadata']['name']}"
-        wait_for(
-            "the group to go", lambda: (found := api.find(path)) is None or "deletionTimestamp" in found["metadata"]
+        eventually(
+            lambda: (found := api.find(path)) is None or "deletionTimestamp" in found["metadata"], "the group to go"
         )

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from gangs import JOBS, Gang
 from gpu_nodes import NODES, annotation, gpu_nodes, node
-from processes import Api, wait_for
+from processes import Api
+
+from oarlock_local.patience import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -28,7 +30,7 @@ def running(api: Api, nodes: list[str], **spec: Any) -> Gang:
 
 
 def attempt(gang: Gang, number: int) -> dict[str, Any]:
-    wait_for(f"attempt {number}", lambda: gang.status.get("attempt") == number or None)
+    eventually(lambda: gang.status.get("attempt") == number or None, f"attempt {number}")
     return gang.status
 
 
@@ -37,22 +39,22 @@ def test_a_broken_gpu_cordons_its_node_with_its_evidence_until_a_person_uncordon
 ) -> None:
     gang = running(with_operator, nodes)
     gang.end("1-1", 80, gang.report("1-1", 80, xid=79, gpu="GPU-a"))
-    wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
+    eventually(lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"), "the cordon")
     mark = annotation(with_operator, nodes[1], "cordoned")
     assert (mark["job"], mark["attempt"]) == (f"default/{gang.name}", 1)
     assert "GPU 5 (GPU-a, serial 165) XID 79" in mark["reason"]
     fault = gang.status["lastFault"]
     assert (fault["gpu"]["uuid"], fault["xid"], fault["verdict"]) == ("GPU-a", 79, "ReplaceNode")
     assert [entry["name"] for entry in gang.status["cordonedNodes"]] == [nodes[1]]
-    wait_for("the job's Event", lambda: "NodeCordoned" in gang.events() or None)
+    eventually(lambda: "NodeCordoned" in gang.events() or None, "the job's Event")
     path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.kind=Node,involvedObject.name={nodes[1]}"
 
     def told() -> list[dict[str, Any]]:
         return [event for event in with_operator.call("GET", path)["items"] if "GPU-a" in event["message"]]
 
-    assert wait_for("the node's Event", told)[0]["reason"] == "NodeCordoned"
+    assert eventually(told, "the node's Event")[0]["reason"] == "NodeCordoned"
     with_operator.merge(f"{NODES}/{nodes[1]}", {"spec": {"unschedulable": None}})
-    wait_for("the mark to go", lambda: annotation(with_operator, nodes[1], "cordoned") is None or None)
+    eventually(lambda: annotation(with_operator, nodes[1], "cordoned") is None or None, "the mark to go")
 
 
 def test_a_gpu_that_another_job_met_is_out_at_its_second_fault(with_operator: Api, nodes: list[str]) -> None:
@@ -60,16 +62,16 @@ def test_a_gpu_that_another_job_met_is_out_at_its_second_fault(with_operator: Ap
     first.end("1-1", 81, first.report("1-1", 81, xid=31, gpu="GPU-b"))
     attempt(first, 2)
     first.remove("1-0")  # all have had their say
-    strikes = wait_for("the strike", lambda: annotation(with_operator, nodes[1], "gpu-strikes"))
+    strikes = eventually(lambda: annotation(with_operator, nodes[1], "gpu-strikes"), "the strike")
     assert [strike["gpu"] for strike in strikes] == ["GPU-b"]
     assert not node(with_operator, nodes[1])["spec"].get("unschedulable"), "the first one is free"
     second = running(with_operator, nodes)
     second.end("1-1", 81, second.report("1-1", 81, xid=13, gpu="GPU-b"))
     attempt(second, 2)
     second.remove("1-0")
-    wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
+    eventually(lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"), "the cordon")
     assert second.status["lastFault"]["verdict"] == "ReplaceNode"
-    wait_for("its strike", lambda: len(annotation(with_operator, nodes[1], "gpu-strikes")) == 2 or None)
+    eventually(lambda: len(annotation(with_operator, nodes[1], "gpu-strikes")) == 2 or None, "its strike")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_a_report_cannot_name_another_node(with_operator: Api, nodes: list[str])
     said = json.loads(gang.report("1-1", 80, xid=79, gpu="GPU-d"))
     forged = {**said, "node": nodes[3], "nodeName": nodes[3], "summary": f"node {nodes[3]} is broken"}
     gang.end("1-1", 80, json.dumps(forged))
-    wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
+    eventually(lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"), "the cordon")
     assert not node(with_operator, nodes[3])["spec"].get("unschedulable")
 
 
@@ -107,15 +109,15 @@ def test_a_gang_that_waits_takes_the_node_that_a_person_gives_back(with_operator
         with_operator.call("DELETE", f"{JOBS}/{other['metadata']['name']}")
     gang = running(with_operator, nodes, scheduling={})
     gang.end("1-1", 80, gang.report("1-1", 80, xid=79, gpu="GPU-e"))
-    wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
+    eventually(lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"), "the cordon")
     gang.remove("1-0")
     # Only these two have room for pods at all.
     for name in nodes[:2]:
         with_operator.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"pods": "110"}}})
-    wait_for("one of two places", lambda: gang.condition("Scheduled")["reason"] == "NotEnoughHealthyNodes" or None)
-    wait_for("the same words first", lambda: (gang.status.get("message") or "").startswith(f"avoided: {nodes[1]}"))
+    eventually(lambda: gang.condition("Scheduled")["reason"] == "NotEnoughHealthyNodes" or None, "one of two places")
+    eventually(lambda: (gang.status.get("message") or "").startswith(f"avoided: {nodes[1]}"), "the same words first")
     assert gang.status["attempt"] == 2
     with_operator.merge(f"{NODES}/{nodes[1]}", {"spec": {"unschedulable": None}})
-    wait_for("the decision", lambda: gang.status["attempt"] == 3 or None)
+    eventually(lambda: gang.status["attempt"] == 3 or None, "the decision")
     assert [one.get("endReason") for one in gang.status["attempts"]] == ["GPUFault", "NodeReturned", None]
     assert gang.status["restarts"]["infrastructure"] == 1, "it costs no budget"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gangs import JOBS, LEASE, PODS, SETTINGS, Gang
-from processes import Api, ApiRefused, operator, wait_for
+from processes import Api, ApiRefused, operator
 
+from oarlock_local.patience import eventually
 from oarlock_local.processes import children, program_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def test_a_job_is_changed_while_suspended_and_stopped_and_only_then(with_operato
     with pytest.raises(ApiRefused, match="change only while no pod runs"):
         gang.api.merge(f"{JOBS}/{gang.name}", {"spec": {"nodes": 3}})
     suspend(gang)
-    wait_for("deletion", lambda: all("deletionTimestamp" in p["metadata"] for p in gang.pods().values()) or None)
+    eventually(lambda: all("deletionTimestamp" in p["metadata"] for p in gang.pods().values()) or None, "deletion")
     graces = {pod["metadata"]["deletionGracePeriodSeconds"] for pod in gang.pods().values()}
     assert graces == {300}, "their own grace, to save in"
     with pytest.raises(ApiRefused, match="change only while no pod runs"):
@@ -62,7 +63,7 @@ def test_a_pod_that_was_evicted_with_an_hour_to_save_is_told_to_hurry_once_its_g
     gang.run(nodes=NOWHERE)
     gang.api.call("DELETE", f"{PODS}/{gang.name}-1-0", {"gracePeriodSeconds": 3600})
     gang.end("1-1", 1)
-    wait_for("the short grace", lambda: gang.pods()["1-0"]["metadata"]["deletionGracePeriodSeconds"] == 5 or None)
+    eventually(lambda: gang.pods()["1-0"]["metadata"]["deletionGracePeriodSeconds"] == 5 or None, "the short grace")
     gang.remove("1-0")
     gang.wait_for_pods("2-0", "2-1")
 
@@ -72,14 +73,14 @@ def test_a_suspension_outlives_the_operator(as_operator: Path, api: Api, tmp_pat
         gang = Gang(api)
         gang.run(nodes=NOWHERE)
         suspend(gang)
-        wait_for("intent", lambda: gang.status.get("recovery", {}).get("stage") == "Suspending" or None)
+        eventually(lambda: gang.status.get("recovery", {}).get("stage") == "Suspending" or None, "intent")
         first.send_signal(signal.SIGKILL)
         first.wait()
     api.call("DELETE", LEASE)  # as if it had run out
     suspend(gang, wanted=False)
     stop_all(gang)
     with operator(as_operator, tmp_path / "second.log", *SETTINGS):
-        wait_for("stopping", lambda: stop_all(gang) or sorted(gang.pods()) == ["2-0", "2-1"] or None)
+        eventually(lambda: stop_all(gang) or sorted(gang.pods()) == ["2-0", "2-1"] or None, "stopping")
         assert gang.status["attempt"] == 2
 
 
@@ -93,7 +94,7 @@ def test_a_job_that_is_made_suspended_has_no_pods(with_operator: Api) -> None:
 def test_the_active_deadline_stops_the_pods_before_it_says_failed(with_operator: Api) -> None:
     gang = Gang(with_operator, activeDeadlineSeconds=2)
     gang.run(nodes=NOWHERE)
-    wait_for("deletion", lambda: all("deletionTimestamp" in p["metadata"] for p in gang.pods().values()) or None)
+    eventually(lambda: all("deletionTimestamp" in p["metadata"] for p in gang.pods().values()) or None, "deletion")
     assert "completionTime" not in gang.status
     stop_all(gang)
     status = gang.wait_for_phase("Failed")
@@ -102,7 +103,7 @@ def test_the_active_deadline_stops_the_pods_before_it_says_failed(with_operator:
 
 def test_a_gang_that_finds_no_node_says_what_is_missing(with_operator: Api) -> None:
     gang = Gang(with_operator, scheduling={})
-    wait_for("the scheduler's words", lambda: gang.condition("Scheduled")["reason"] == "Unschedulable" or None)
+    eventually(lambda: gang.condition("Scheduled")["reason"] == "Unschedulable" or None, "the scheduler's words")
     assert gang.condition("Scheduled")["message"], "the scheduler's words"
 
 
@@ -122,7 +123,7 @@ def test_a_finished_job_goes_with_its_pods_after_its_ttl(with_operator: Api) -> 
     gang.wait_for_phase("Succeeded")
     # An hour ago, as far as the status says: tests do not wait for a minute.
     gang.api.merge(f"{JOBS}/{gang.name}/status", {"status": {"completionTime": "2026-01-01T00:00:00Z"}})
-    wait_for("the job to go", lambda: not gang.exists() or None)
+    eventually(lambda: not gang.exists() or None, "the job to go")
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Background"])
@@ -130,7 +131,7 @@ def test_deletion_takes_the_pods_along_in_either_way(with_operator: Api, policy:
     gang = Gang(with_operator)
     gang.wait_for_pods("1-0", "1-1")
     gang.api.call("DELETE", f"{JOBS}/{gang.name}", {"propagationPolicy": policy})
-    wait_for("everything to go", lambda: not (gang.exists() or gang.pods()) or None)
+    eventually(lambda: not (gang.exists() or gang.pods()) or None, "everything to go")
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_pods_that_a_person_orphaned_stay(with_operator: Api) -> None:
     orphaned.wait_for_pods("1-0", "1-1")
     deleted.wait_for_pods("1-0", "1-1")
     orphaned.api.call("DELETE", f"{JOBS}/{orphaned.name}", {"propagationPolicy": "Orphan"})
-    wait_for("the job to go", lambda: not orphaned.exists() or None)
+    eventually(lambda: not orphaned.exists() or None, "the job to go")
     # What the operator hears later it does later.
     deleted.api.call("DELETE", f"{JOBS}/{deleted.name}", {"propagationPolicy": "Background"})
     deleted.wait_for_pods()
@@ -169,7 +170,7 @@ def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(with_oper
     gang.wait_for_pods("1-0", "1-1")
     for rank, node in enumerate(NOWHERE):
         gang.bind(f"1-{rank}", node)
-    wait_for("the stage", lambda: gang.status.get("recovery", {}).get("stage") == "Start" or None)
+    eventually(lambda: gang.status.get("recovery", {}).get("stage") == "Start" or None, "the stage")
     pod = gang.pods()["1-1"]["metadata"]
     event = {
         "metadata": {"generateName": "x"},
@@ -183,7 +184,7 @@ def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(with_oper
     # A while ago, as far as the status says: tests do not wait that long.
     a_while_ago = (datetime.now(UTC) - timedelta(minutes=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     gang.api.merge(f"{JOBS}/{gang.name}/status", {"status": {"recovery": {"stageStartTime": a_while_ago}}})
-    wait_for("its words", lambda: "mount.nfs" in gang.condition("Running").get("message", "") or None)
+    eventually(lambda: "mount.nfs" in gang.condition("Running").get("message", "") or None, "its words")
     assert gang.condition("Running")["reason"] == "FailedMount"
     assert gang.condition("StorageReady")["reason"] == "VolumeNotReady"
     assert "`exportfs -v`" in gang.condition("StorageReady")["message"]

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from gangs import JOBS, PODS, Gang
-from processes import Api, wait_for
+from processes import Api
+
+from oarlock_local.patience import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -52,12 +54,12 @@ def test_a_deleted_node_starts_the_gang_elsewhere_before_its_pods_are_collected(
     gang = Gang(with_operator)
     gang.run(nodes=two_nodes)
     with_operator.call("DELETE", f"{NODES}/{two_nodes[1]}")
-    wait_for("the decision", lambda: gang.status.get("attempt") == 2 or None)
+    eventually(lambda: gang.status.get("attempt") == 2 or None, "the decision")
     status = gang.status
     assert status["attempts"][-1]["reason"] == "NodeLost"
     assert status["lastFault"]["nodeName"] == two_nodes[1]
     gang.remove("1-0")
-    wait_for("the next gang", lambda: {"2-0", "2-1"} <= set(gang.pods()) or None)
+    eventually(lambda: {"2-0", "2-1"} <= set(gang.pods()) or None, "the next gang")
     assert affinity(gang.pods()["2-0"]) == [[two_nodes[1]]]
     assert "1-1" in gang.pods(), "nobody waits for a pod that nobody can stop"
 
@@ -69,10 +71,10 @@ def test_a_node_that_is_not_ready_and_whose_pod_does_not_answer_is_lost(
     gang = Gang(with_operator)
     gang.run(nodes=two_nodes)
     tell(with_operator, two_nodes[0], ready)
-    wait_for("the decision", lambda: gang.status.get("attempt") == 2 or None)
+    eventually(lambda: gang.status.get("attempt") == 2 or None, "the decision")
     assert gang.status["lastFault"]["class"] == "NodeLost"
-    wait_for(
-        "the deletion", lambda: {p["metadata"].get("deletionGracePeriodSeconds") for p in gang.pods().values()} == {5}
+    eventually(
+        lambda: {p["metadata"].get("deletionGracePeriodSeconds") for p in gang.pods().values()} == {5}, "the deletion"
     )
 
 
@@ -83,9 +85,9 @@ def test_a_pod_that_cannot_go_is_deleted_by_force_once_its_node_is_gone(
     gang = Gang(with_operator, recovery=recovery)
     gang.run(nodes=two_nodes)
     with_operator.call("DELETE", f"{NODES}/{two_nodes[1]}")
-    wait_for("the stuck pod to go", lambda: "1-1" not in gang.pods() or None)
+    eventually(lambda: "1-1" not in gang.pods() or None, "the stuck pod to go")
     assert with_operator.find(f"{PODS}/{gang.name}-1-0"), "its node lives: its kubelet's own affair"
-    wait_for("the Event", lambda: "PodForceDeleted" in gang.events() or None)
+    eventually(lambda: "PodForceDeleted" in gang.events() or None, "the Event")
 
 
 def test_a_gang_moves_off_a_node_that_a_person_cordons_where_another_has_room(
@@ -98,17 +100,19 @@ def test_a_gang_moves_off_a_node_that_a_person_cordons_where_another_has_room(
     with_operator.call("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": spare}})
     tell(with_operator, spare, "True")
     with_operator.merge(f"{NODES}/{spare}/status", {"status": {"allocatable": {"nvidia.com/gpu": "2", "pods": "110"}}})
-    wait_for("the spare to take pods", lambda: not with_operator.call("GET", f"{NODES}/{spare}")["spec"].get("taints"))
+    eventually(
+        lambda: not with_operator.call("GET", f"{NODES}/{spare}")["spec"].get("taints"), "the spare to take pods"
+    )
     gang = Gang(with_operator)
     gang.run(nodes=two_nodes)
-    wait_for("the gang to come up", lambda: gang.status.get("recovery", {}).get("stage") == "FirstStep" or None)
+    eventually(lambda: gang.status.get("recovery", {}).get("stage") == "FirstStep" or None, "the gang to come up")
     # What the agent's word does that it trains: there is none here.
     with_operator.merge(f"{JOBS}/{gang.name}/status", {"status": {"recovery": {"stage": None}}})
     with_operator.merge(f"{NODES}/{two_nodes[1]}", {"spec": {"unschedulable": True}})
-    wait_for("the decision", lambda: gang.status.get("attempt") == 2 or None)
+    eventually(lambda: gang.status.get("attempt") == 2 or None, "the decision")
     status = gang.status
     assert (status["attempts"][-1]["reason"], status["restarts"]["voluntary"]) == ("NodeMarked", 1)
-    wait_for(
-        "the deletion", lambda: {p["metadata"].get("deletionGracePeriodSeconds") for p in gang.pods().values()} == {300}
+    eventually(
+        lambda: {p["metadata"].get("deletionGracePeriodSeconds") for p in gang.pods().values()} == {300}, "the deletion"
     )
     with_operator.call("DELETE", f"{NODES}/{spare}")

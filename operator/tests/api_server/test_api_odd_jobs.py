@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gangs import JOBS, SETTINGS, Gang
-from processes import Api, operator, wait_for
+from processes import Api, operator
+
+from oarlock_local.patience import eventually
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
@@ -65,12 +67,12 @@ def test_a_job_that_is_too_deep_is_told_so_and_costs_no_other_job_anything(
     with operator(as_operator, log, *SETTINGS, "--resync-seconds", "1"):
         Gang(api).wait_for_pods("1-0", "1-1")
         for name in deep:
-            wait_for("the verdict", lambda name=name: told(control_plane, name).startswith("Failed ") or None)
+            eventually(lambda name=name: told(control_plane, name).startswith("Failed ") or None, "the verdict")
             verdict = told(control_plane, name)
             assert verdict.startswith("Failed InvalidSpec False "), verdict
             assert "nested more than 32 levels deep: write it flatter" in verdict
         late = create(nested(9_990))
-        wait_for("the verdict", lambda: told(control_plane, late).startswith("Failed InvalidSpec ") or None)
+        eventually(lambda: told(control_plane, late).startswith("Failed InvalidSpec ") or None, "the verdict")
         Gang(api).wait_for_pods("1-0", "1-1")
     said = log.read_text()
     assert "a part of the process" not in said
@@ -86,8 +88,8 @@ def test_a_job_that_is_too_large_is_told_so_and_costs_no_other_job_anything(
     log = tmp_path / "operator.log"
     with operator(as_operator, log, *SETTINGS) as process:
         for name in fat:
-            wait_for(
-                "the verdict", lambda name=name: told(control_plane, name).startswith("Failed InvalidSpec ") or None
+            eventually(
+                lambda name=name: told(control_plane, name).startswith("Failed InvalidSpec ") or None, "the verdict"
             )
             assert "at most 131072 are read" in told(control_plane, name)
         Gang(api).wait_for_pods("1-0", "1-1")

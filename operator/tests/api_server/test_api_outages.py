@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from api_proxy import ApiProxy
 from gangs import JOBS, LEASE, SETTINGS, Gang
-from processes import Api, operator, wait_for
+from processes import Api, operator
 
 from oarlock_local import patience
+from oarlock_local.patience import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -47,11 +48,11 @@ def test_an_outage_ends_the_work_and_not_the_process_and_afterwards_it_is_looked
         doomed.run()
         led = said(log, "leading")
         away(proxy)
-        wait_for("the end of the term", lambda: said(log, "all work has ended") or None)
+        eventually(lambda: said(log, "all work has ended") or None, "the end of the term")
         before = len(proxy.writes())
         gang.end("1-0", 1, "ValueError: x")
         api.call("DELETE", f"{JOBS}/{doomed.name}")
-        wait_for("requests in vain", lambda: len(proxy.asked) > before + 3 or None)
+        eventually(lambda: len(proxy.asked) > before + 3 or None, "requests in vain")
         assert sorted(gang.pods()) == ["1-0", "1-1"], "training goes on"
         proxy.heal()
         gang.run(2)
@@ -66,9 +67,9 @@ def test_watches_that_end_with_errors_of_the_server_s_own_are_begun_anew(
     log = tmp_path / "operator.log"
     with operator(proxy.kubeconfig, log, *SETTINGS):
         kinds = ("trainingjobs", "pods", "nodes")
-        wait_for("all watches", lambda: all(proxy.watched(kind) for kind in kinds) or None)
+        eventually(lambda: all(proxy.watched(kind) for kind in kinds) or None, "all watches")
         proxy.break_watches()
-        wait_for("some more", lambda: all(proxy.watched(kind) > 2 for kind in kinds) or None)
+        eventually(lambda: all(proxy.watched(kind) > 2 for kind in kinds) or None, "some more")
         gang = Gang(api)
         proxy.heal()
         gang.run()
@@ -87,7 +88,7 @@ def test_an_api_server_that_takes_two_seconds_for_an_answer_is_worked_with(
     proxy.slow_down(2.0)
     with operator(proxy.kubeconfig, log, *SETTINGS):
         gang = Gang(api)
-        wait_for("its pods", lambda: sorted(gang.pods()) == ["1-0", "1-1"] or None)
+        eventually(lambda: sorted(gang.pods()) == ["1-0", "1-1"] or None, "its pods")
         assert said(log, "leading") == 1
 
 
@@ -97,7 +98,7 @@ def test_a_start_without_an_api_server_waits_for_it_alive_and_says_for_what(
     log = tmp_path / "operator.log"
     proxy.refuse()
     with operator(proxy.kubeconfig, log, *BRIEFLY):
-        wait_for("a try", lambda: said(log, "waiting to start") > 1 or None)
+        eventually(lambda: said(log, "waiting to start") > 1 or None, "a try")
         (port,) = [line["port"] for line in lines(log) if line.get("event") == "serving"]
         assert asked(f"http://127.0.0.1:{port}/healthz") == (200, "ok\n")
         code, words = asked(f"http://127.0.0.1:{port}/readyz")
@@ -120,21 +121,21 @@ def test_a_leader_that_was_frozen_between_status_and_actions_writes_nothing_when
 ) -> None:
     log, other = tmp_path / "frozen.log", tmp_path / "other.log"
     with operator(proxy.kubeconfig, log, *BRIEFLY) as frozen:
-        wait_for("a leader", lambda: said(log, "leading") or None)
+        eventually(lambda: said(log, "leading") or None, "a leader")
         held = proxy.hold("PUT", "/status")
         gang = Gang(api)
         assert held.done.wait(patience.SECONDS)
         frozen.send_signal(signal.SIGSTOP)
         held.release()
         with operator(as_operator, other, *BRIEFLY):
-            wait_for("another leader", lambda: said(other, "leading") or None)
+            eventually(lambda: said(other, "leading") or None, "another leader")
             gang.run()
             gang.end("1-0", 1, "ValueError: x")
             gang.run(2)
             before, passes = proxy.writes(), said(log, "pass failed")
             frozen.send_signal(signal.SIGCONT)
-            wait_for("its end of work", lambda: said(log, "all work has ended") or None)
-            wait_for("its place in the queue", lambda: said(log, "waiting for the Lease") or None)
+            eventually(lambda: said(log, "all work has ended") or None, "its end of work")
+            eventually(lambda: said(log, "waiting for the Lease") or None, "its place in the queue")
             assert proxy.writes() == before
             assert said(log, "pass failed") >= passes
             holder = api.call("GET", LEASE)["spec"]["holderIdentity"]

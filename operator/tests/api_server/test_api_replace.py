@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from gangs import JOBS, Gang
-from processes import Api, wait_for
+from processes import Api
+
+from oarlock_local.patience import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -15,7 +17,7 @@ def training(api: Api) -> Gang:
     """A gang that has made its first step, as far as its status tells."""
     gang = Gang(api, recovery={"inPlace": "Auto"})
     gang.run()
-    wait_for("the start", lambda: gang.status["recovery"].get("stage") == "FirstStep" or None)
+    eventually(lambda: gang.status["recovery"].get("stage") == "FirstStep" or None, "the start")
     trains = {"status": {"recovery": {"stage": None, "stageStartTime": None}, "reason": "Training"}}
     api.merge(f"{JOBS}/{gang.name}/status", trains)
     return gang
@@ -39,7 +41,7 @@ def test_a_killed_pod_is_made_anew_and_its_peer_is_let_be(with_operator: Api) ->
     assert "deletionTimestamp" not in pods["1-0"]["metadata"]
     assert pods["1-1-i2"]["metadata"]["labels"]["oarlock.dev/incarnation"] == "2"
     assert pods["1-1-i2"]["spec"]["hostname"] == pods["1-0"]["spec"]["hostname"][:-1] + "1"
-    wait_for("the Event", lambda: "PodReplaced" in gang.events() or None)
+    eventually(lambda: "PodReplaced" in gang.events() or None, "the Event")
     assert selected(gang) is None, "rank 0 is the one that it was"
 
 
@@ -47,7 +49,7 @@ def test_a_new_rank_0_is_the_only_one_that_the_service_names_until_the_next_atte
     gang = training(with_operator)
     gang.end("1-0", 137)
     gang.wait_for_pods("1-0-i2", "1-1")
-    wait_for("the Service", lambda: selected(gang) == "2" or None)
+    eventually(lambda: selected(gang) == "2" or None, "the Service")
     gang.set_state("1-0-i2", running={"startedAt": "2026-01-01T00:00:00Z"})
     gang.end("1-1", 84)
     gang.wait_for_pods("2-0", "2-1")

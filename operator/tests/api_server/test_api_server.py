@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from gangs import JOBS, LEASE, SETTINGS, Gang
 from made_pods import told
-from processes import Api, operator, wait_for
+from processes import Api, operator
+
+from oarlock_local.patience import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -44,7 +46,7 @@ def test_a_crash_leads_to_the_next_attempt_and_zeros_to_success(with_operator: A
     status = gang.wait_for_phase("Succeeded")
     assert status["completionTime"]
     assert status["attempts"][1]["reason"] == "ApplicationError"
-    wait_for("Events", lambda: {"Starting", "ApplicationError", "Succeeded"} <= gang.events() or None)
+    eventually(lambda: {"Starting", "ApplicationError", "Succeeded"} <= gang.events() or None, "Events")
 
 
 def test_unusable_data_fails_with_its_reason_and_is_not_retried(with_operator: Api) -> None:
@@ -63,8 +65,8 @@ def test_deleting_the_job_removes_everything_while_no_operator_runs(
         gang = Gang(api)
         gang.wait_for_pods("1-0", "1-1")
     api.call("DELETE", f"{JOBS}/{gang.name}")
-    wait_for("garbage collection", lambda: not gang.pods())
-    wait_for("the Service to go", lambda: api.find(f"/api/v1/namespaces/default/services/{gang.name}") is None)
+    eventually(lambda: not gang.pods(), "garbage collection")
+    eventually(lambda: api.find(f"/api/v1/namespaces/default/services/{gang.name}") is None, "the Service to go")
 
 
 def test_an_operator_that_is_killed_is_replaced_and_loses_nothing(api: Api, as_operator: Path, tmp_path: Path) -> None:
@@ -83,9 +85,9 @@ def test_an_operator_that_is_killed_is_replaced_and_loses_nothing(api: Api, as_o
 def test_of_two_operators_one_works_and_the_other_takes_over(api: Api, as_operator: Path, tmp_path: Path) -> None:
     briefly = ("--lease-seconds", "10", "--progress-seconds", "1")
     with operator(as_operator, tmp_path / "first.log", *briefly) as first:
-        wait_for("a leader", lambda: "leading" in (tmp_path / "first.log").read_text() or None)
+        eventually(lambda: "leading" in (tmp_path / "first.log").read_text() or None, "a leader")
         with operator(as_operator, tmp_path / "second.log", *SETTINGS):
-            wait_for("a follower", lambda: "waiting for the Lease" in (tmp_path / "second.log").read_text() or None)
+            eventually(lambda: "waiting for the Lease" in (tmp_path / "second.log").read_text() or None, "a follower")
             first.send_signal(signal.SIGKILL)
             first.wait()
             gang = Gang(api)
@@ -113,7 +115,7 @@ def test_a_job_of_the_same_name_made_anew_is_another_job(with_operator: Api) -> 
     api.call("DELETE", f"{JOBS}/{gang.name}")
     fresh = {key: raw[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": gang.name}}
     api.call("POST", JOBS, fresh)
-    wait_for(
-        "pods of the new job",
+    eventually(
         lambda: (pods := gang.pods()).keys() == {"1-0", "1-1"} and pods["1-0"]["metadata"]["uid"] != before,
+        "pods of the new job",
     )

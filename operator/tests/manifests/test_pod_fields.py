@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jobs import job, spec
 from made_pods import environment
-from processes import Api, wait_for
+from processes import Api
 from pydantic import BaseModel, ValidationError
 from worlds import World
 
 from oarlock_api.naming import camel_case
 from oarlock_api.pod import Pod, Ports, Resources
 from oarlock_api.pod_volumes import OWN_VOLUMES
+from oarlock_local.patience import eventually
 from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.network_policy import network_policy
 from oarlock_operator.manifests.pod import CONTAINER, pod
@@ -245,7 +246,7 @@ def api(control_plane: Cluster) -> Api:
 
 @pytest.mark.cluster
 def test_the_api_server_takes_a_pod_with_each_field_and_drops_nothing_of_it(api: Api) -> None:
-    wait_for("the default account", lambda: api.find("/api/v1/namespaces/default/serviceaccounts/default"))
+    eventually(lambda: api.find("/api/v1/namespaces/default/serviceaccounts/default"), "the default account")
     for path, use in [("nothing", Use({})), *FIELDS.items(), ("everything", Use(TOGETHER))]:
         manifest = made(use.pod)["pod"]
         taken = api.call("POST", "/api/v1/namespaces/default/pods?dryRun=All&fieldValidation=Strict", manifest)

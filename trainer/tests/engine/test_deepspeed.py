@@ -171,7 +171,7 @@ def test_a_run_on_any_number_of_ranks_reports_the_formulas_rate_and_a_norm_for_e
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("name", quick_first(["Lion", "AdamW8Bit"]))
+@pytest.mark.parametrize("name", ["Lion", "AdamW8Bit"])
 def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_have_had(
     gang: Gang, tmp_path: Path, name: str
 ) -> None:

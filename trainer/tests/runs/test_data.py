@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from gang import Gang, Run
 
+pytestmark = pytest.mark.deep
+
 
 def shards(folder: Path) -> set[str]:
     return {path.name for path in folder.rglob("shard-*")}
@@ -44,7 +46,6 @@ def cached(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> dict[int, fl
     return run(gang, tmp_path_factory.mktemp("cached"), {}).losses
 
 
-@pytest.mark.deep
 def test_latents_that_are_never_stored_give_the_losses_of_those_that_are(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:
@@ -52,7 +53,6 @@ def test_latents_that_are_never_stored_give_the_losses_of_those_that_are(
     assert shards(tmp_path / "latents") == set()
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize("masked", [False, True])
 def test_captions_that_are_never_stored_train_what_those_that_are_do(
     gang: Gang, tmp_path: Path, *, masked: bool
@@ -71,7 +71,6 @@ def test_captions_that_are_never_stored_train_what_those_that_are_do(
     }  # fmt: skip
 
 
-@pytest.mark.deep
 def test_latents_on_demand_are_made_once_and_found_by_the_next_run(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:
@@ -84,7 +83,6 @@ def test_latents_on_demand_are_made_once_and_found_by_the_next_run(
     assert shards(tmp_path / "latents") == made
 
 
-@pytest.mark.deep
 def test_a_picture_that_cannot_be_decoded_ends_no_training_and_its_place_is_taken_by_the_same_one_on_any_ranks(
     gang: Gang, tmp_path: Path
 ) -> None:
@@ -102,7 +100,6 @@ def test_a_picture_that_cannot_be_decoded_ends_no_training_and_its_place_is_take
         assert {json.loads(line)["name"] for some in listed for line in some.splitlines()} == {broken.name}
 
 
-@pytest.mark.deep
 def test_a_table_of_either_kind_gives_the_losses_of_the_pictures_that_it_names(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:
@@ -129,7 +126,6 @@ def test_a_table_of_either_kind_gives_the_losses_of_the_pictures_that_it_names(
     assert parquet == pytest.approx(cached, rel=0.2)
 
 
-@pytest.mark.deep
 def test_windows_and_probabilities_go_on_after_a_restart_as_if_there_had_been_none(gang: Gang, tmp_path: Path) -> None:
     datasets = (
         {},
@@ -150,7 +146,6 @@ def test_windows_and_probabilities_go_on_after_a_restart_as_if_there_had_been_no
     assert first.losses | second.losses == calm
 
 
-@pytest.mark.deep
 def test_flipped_pictures_are_the_same_after_a_restart_and_whether_cached_or_encoded_on_the_fly(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:
@@ -169,7 +164,6 @@ def test_flipped_pictures_are_the_same_after_a_restart_and_whether_cached_or_enc
     assert calm != cached
 
 
-@pytest.mark.deep
 def test_unseen_pictures_are_judged_after_each_checkpoint_and_change_no_training(gang: Gang, tmp_path: Path) -> None:
     judged = {"role": "Evaluation", "size": {"minimum": 65}, "maxSamples": 5}
     alone, beside = run(gang, tmp_path / "alone", {}), run(gang, tmp_path / "beside", {}, judged)
@@ -192,7 +186,6 @@ def masks_for(gang: Gang, folder: Path, white: float) -> dict[str, Any]:
     return {"conditioning": {"kind": "Mask", "source": {"path": str(folder)}}}
 
 
-@pytest.mark.deep
 def test_white_masks_train_what_none_do_to_the_bit_and_others_do_not(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:
@@ -204,7 +197,6 @@ def test_white_masks_train_what_none_do_to_the_bit_and_others_do_not(
     assert set(black.values()) == {0.0}
 
 
-@pytest.mark.deep
 def test_masked_pictures_train_the_same_on_any_ranks_after_a_restart_and_encoded_on_the_fly(
     gang: Gang, tmp_path: Path
 ) -> None:
@@ -226,7 +218,6 @@ def test_masked_pictures_train_the_same_on_any_ranks_after_a_restart_and_encoded
     assert first.losses | second.losses == calm
 
 
-@pytest.mark.deep
 def test_unseen_pictures_are_judged_where_their_masks_say(gang: Gang, tmp_path: Path) -> None:
     judged = {"role": "Evaluation", "size": {"minimum": 65}, "maxSamples": 5}
     black, white = (masks_for(gang, tmp_path / name, share) for name, share in (("black", 0.0), ("white", 1.0)))

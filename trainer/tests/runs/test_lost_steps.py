@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gang import Gang
 
+pytestmark = pytest.mark.deep
 DIES_AT = 6
 
 
@@ -50,14 +51,12 @@ def lost(agent: Agent) -> tuple[int, int]:
     return ended.data["step"], again.data["step"]
 
 
-@pytest.mark.deep
 def test_a_rank_that_is_killed_before_a_steps_update_costs_no_step_that_was_done(
     dying: Callable[..., Agent],
 ) -> None:
     assert lost(dying(f"before {DIES_AT}")) == (DIES_AT - 1, DIES_AT - 1)
 
 
-@pytest.mark.deep
 def test_a_rank_that_is_killed_after_a_steps_update_costs_that_step_at_most(dying: Callable[..., Agent]) -> None:
     reached, resumed = lost(dying(f"after {DIES_AT}"))
     assert reached in (DIES_AT - 1, DIES_AT), "the other rank may not have come to tell of it"
@@ -71,7 +70,6 @@ def shown(output: Path) -> tuple[dict[str, bytes], dict[int, Any]]:
     return pictures, {line["step"]: line["evaluationLoss"] for line in lines if "evaluationLoss" in line}
 
 
-@pytest.mark.deep
 def test_pictures_that_a_killed_rank_cut_off_and_losses_on_unseen_data_after_it_are_those_of_an_undisturbed_run(
     dying: Callable[..., Agent], gang: Gang, tmp_path: Path
 ) -> None:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 import kept_builds
 import pytest
 
-from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.data import photographs
 
 if TYPE_CHECKING:
     from gang import Gang
 
-pytestmark = pytest.mark.timeout(900)  # compiling takes a minute, and several where others use the processor, too
+pytestmark = [
+    pytest.mark.deep,
+    pytest.mark.timeout(900),
+]  # compiling takes a minute, and several where others use the processor, too
 STEPS = 3
 BFLOAT16 = 2e-3
 """Relative distance of losses: compiled code rounds less often."""
@@ -33,7 +35,6 @@ def losses(gang: Gang, output: Path, *, ranks: int = 2, **fields: Any) -> dict[i
     return run.losses
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize("checkpointing", [{"mode": "Full"}, {"mode": "Partial", "percent": 40}], ids=["all", "some"])
 def test_recomputed_blocks_change_no_loss(
     gang: Gang, plain: dict[int, float], tmp_path: Path, checkpointing: dict[str, Any]
@@ -41,7 +42,6 @@ def test_recomputed_blocks_change_no_loss(
     assert losses(gang, tmp_path, activationCheckpointing=checkpointing) == plain
 
 
-@pytest.mark.deep
 @pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs g++ or clang++ on the CPU"
 )
@@ -61,12 +61,9 @@ def test_compiled_blocks_train_alike(gang: Gang, tmp_path: Path) -> None:
     assert compiled == pytest.approx(plain, rel=BFLOAT16)
 
 
-@pytest.mark.deep
 @pytest.mark.parametrize(
     ("fields", "words"),
-    quick_first(
-        [({"precision": "FP8"}, "training.precision: FP8 needs a GPU"), ({"attention": "CuDNN"}, "CuDNN needs a GPU")]
-    ),
+    [({"precision": "FP8"}, "training.precision: FP8 needs a GPU"), ({"attention": "CuDNN"}, "CuDNN needs a GPU")],
     ids=["float8", "kernel"],
 )
 def test_what_this_hardware_does_not_have_ends_the_job_with_its_remedy(
