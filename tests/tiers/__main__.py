@@ -14,26 +14,19 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 from oarlock_local.pytest_tiers import Tier
 from tests.changed import SUITES, chosen_since
 from tests.tiers import budget, history, report
-from tests.tiers.lanes import Part, run
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.tiers.lanes import ROOT, Part, make_what_tests_need, run
 
 
 def main(arguments: list[str]) -> int:
     """Run what is asked for; 1 where a test failed."""
     asked = _asked(arguments)
-    # What is built for the first time takes longer than a test may. What cannot be built is told by the tests that need it.
-    subprocess.run([Path(sys.executable).with_name("oarlock-local"), "build"], stdout=subprocess.DEVNULL, check=False)
-    if {"client", "local", "tests"} & set(asked.suites or SUITES):
-        subprocess.run(["make", "--silent", "browser"], cwd=ROOT, check=False)
+    make_what_tests_need(asked.suites or SUITES)
     records = report.begin()
     began = time.monotonic()
     failed = False

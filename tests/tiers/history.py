@@ -41,13 +41,6 @@ def commit() -> str:
     """The commit that is checked out, short; with a `+` where tracked files other than these tables differ from it."""
     head = ["git", "rev-parse", "--short=8", "HEAD"]
     found = subprocess.run(head, cwd=RUNS.parent, check=True, capture_output=True, text=True).stdout.strip()
-    differs = [
-        "git",
-        "diff",
-        "--quiet",
-        "HEAD",
-        "--",
-        ":/",
-        *(f":!/tests/tiers/{table}" for table in (RUNS.name, "deep.tsv")),
-    ]
-    return found + "+" * bool(subprocess.run(differs, cwd=RUNS.parent, check=False).returncode)
+    tables = [f":!/tests/tiers/{table}" for table in (RUNS.name, "deep.tsv")]
+    differs = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", ":/", *tables], cwd=RUNS.parent, check=False)
+    return found + "+" * differs.returncode

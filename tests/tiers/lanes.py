@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,6 +46,16 @@ class Part:
 
     suite: str
     files: tuple[str, ...] = ()
+
+
+def make_what_tests_need(suites: Iterable[str]) -> None:
+    """Build the local cluster's programs and install the browser, where they are not there.
+
+    What is made for the first time takes longer than a test may. What can't be made is told by the tests that need it.
+    """
+    subprocess.run([Path(sys.executable).with_name("oarlock-local"), "build"], stdout=subprocess.DEVNULL, check=False)
+    if {"client", "local", "tests"}.intersection(suites):
+        subprocess.run(["make", "--silent", "browser"], cwd=ROOT, check=False)
 
 
 def run(

@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext
 from oarlock_local.pytest_tiers import Tier
 from tests.changed import SUITES
 from tests.tiers import history, report
-from tests.tiers.lanes import Part, run
+from tests.tiers.lanes import Part, make_what_tests_need, run
 
 BESIDE = {"nothing": "nothing", "load": "load on one core", "workers": "three times the workers"}
 
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     suites = asked.suites or SUITES
     part = "" if len(suites) == len(SUITES) else f" of {' '.join(suites)}"
+    make_what_tests_need(suites)
     ever_failed = False
     for number in range(1, asked.runs + 1):
         records = report.begin()

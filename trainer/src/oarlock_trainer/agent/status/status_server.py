@@ -82,7 +82,9 @@ class StatusServer:
         handler = type("Handler", (_Handler,), own)
         self._server = _Server(port, handler)
         self.port: int = self._server.socket.getsockname()[1]
-        threading.Thread(target=self._server.serve_forever, name="status-server", daemon=True).start()
+        # Nobody ends it before the process does: it need not look around twice a second whether to end.
+        forever = {"poll_interval": 3600.0}
+        threading.Thread(target=self._server.serve_forever, kwargs=forever, name="status-server", daemon=True).start()
 
 
 class _Server(ThreadingMixIn, TCPServer):
