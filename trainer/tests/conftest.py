@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from oarlock_trainer.commands import write_bundle
 from oarlock_trainer.data import photographs
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
@@ -20,8 +20,6 @@ from forked import Forks
 from gang import Gang
 from preprocess_runs import Preprocess
 from tiny_models import made_tiny
-
-from oarlock_local import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,14 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = 0 if item.get_closest_marker("timeout") else 1 if ranks else 2
         places[item.path] = min(place, places.get(item.path, place))
     items.sort(key=lambda item: places[item.path])
-    hosts = {
-        item.path: host for host in reversed(_HOSTS) for item in items if host in getattr(item, "fixturenames", ())
-    }
+    hosts = {item.path: host for host in _HOSTS for item in items if host in getattr(item, "fixturenames", ())}
     for item in items:
         item.add_marker(pytest.mark.xdist_group(hosts.get(item.path, str(item.path))))
 
 
-_HOSTS = ("gpu_gang", "gang", "preprocess", "forks")
+_HOSTS = ("forks", "gpu_gang")
 """Fixtures with a process that has imported all and forks ranks. Files that need one are one worker's: it starts once."""
 _REAL_RANKS = {*_HOSTS, "agent"}
 
@@ -122,9 +118,15 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
-    cache, home = tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang")
-    found = Gang(tiny_flux, pictures, cache, home, adapters=True)
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    found = Forks(tmp_path_factory.mktemp("forks"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def gang(forks: Forks, tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+    found = Gang(tiny_flux, pictures, tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang"), forks=forks)
     yield found
     found.close()
 
@@ -132,14 +134,7 @@ def gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(scope="session")
 def gpu_gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
     """As `gang`, with a host that was told of GPUs before it imported anything: DeepSpeed is for them then."""
-    found = Gang(tiny_flux, pictures, tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang"), gpus=1)
-    yield found
-    found.close()
-
-
-@pytest.fixture(scope="session")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    found = Forks(tmp_path_factory.mktemp("forks"))
+    found = Gang(tiny_flux, pictures, tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang"))
     yield found
     found.close()
 
@@ -153,17 +148,12 @@ def pause(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def preprocess(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preprocess]:
+def preprocess(forks: Forks, tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preprocess]:
     pictures = tmp_path_factory.mktemp("many") / "photos"
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
-    program = [sys.executable, str(Path(__file__).parent / "support" / "preprocess_ranks.py")]
-    process = subprocess.Popen(program, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    found = Preprocess(process, tiny_flux, pictures)
-    photographs.write(pictures, count=found.count)
+    photographs.write(pictures, count=Preprocess.count)
+    found = Preprocess(forks, tiny_flux, pictures)
     yield found
-    assert process.stdin
-    process.stdin.close()
-    process.wait(timeout=patience.SECONDS)
+    found.close()
 
 
 @pytest.fixture(scope="session")
@@ -172,6 +162,12 @@ def undisturbed(preprocess: Preprocess, tmp_path_factory: pytest.TempPathFactory
     (answer,) = preprocess(output)
     assert answer["code"] == 0, answer["said"]
     return output, answer
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The agent in one file, as other images get it. Nobody changes it."""
+    return write_bundle.write(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 from agent_process import lives
 
 from oarlock_local.patience import eventually
-from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
     from agent_process import Agent
@@ -71,10 +70,10 @@ def test_pid_1_heeds_a_sigterm_that_comes_while_it_still_imports_itself(containe
     assert "before the ranks started" in contained.report()["summary"]
 
 
-def test_pid_1_asks_a_rank_in_a_session_of_its_own_and_waits_for_it(contained: Agent, tmp_path: Path) -> None:
+def test_pid_1_asks_a_rank_in_a_session_of_its_own_and_waits_for_it(contained: Agent, bundle: Path) -> None:
     contained.job["preflight"]["storage"] = False
     launcher = "launches_one_that_saves_in_another_session"
-    contained.start_bundled(write_bundle.write(tmp_path), [sys.executable, own_program.__file__, launcher])
+    contained.start_bundled(bundle, [sys.executable, own_program.__file__, launcher])
     contained.awaited("running")
     os.kill(outer_pid(contained.pid), signal.SIGTERM)
     contained.awaited("saving")

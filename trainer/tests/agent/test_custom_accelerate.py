@@ -14,7 +14,6 @@ from agent_process import Agent, free_port
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.sections import Custom
 from oarlock_trainer.agent.ranks import accelerate_config
-from oarlock_trainer.commands import write_bundle
 from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ def gang(tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
 
 
 @pytest.mark.deep
-def test_all_ranks_of_all_nodes_meet_by_the_file_alone(gang: tuple[Agent, Agent], tmp_path: Path) -> None:
-    bundle = write_bundle.write(tmp_path)
+def test_all_ranks_of_all_nodes_meet_by_the_file_alone(gang: tuple[Agent, Agent], bundle: Path) -> None:
     for agent in gang:
         file = str(agent.scratch / "run" / "accelerate.yaml")
         launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", file, SCRIPT]

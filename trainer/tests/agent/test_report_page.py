@@ -19,7 +19,6 @@ from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.agent.report import report_page
 from oarlock_trainer.agent.report.report_page import ENDED, RUNNING, SUCCEEDED, ReportPage
 from oarlock_trainer.agent.report.write import write
-from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,10 +71,10 @@ def test_what_a_failed_attempt_has_left_makes_a_page_that_tells_why(agent: Agent
 
 @pytest.mark.parametrize("python", quick_first(PYTHONS))
 def test_a_program_of_somebody_else_s_in_an_image_of_its_own_has_a_page_too(
-    agent: Agent, python: Callable[[], Path], tmp_path: Path
+    agent: Agent, python: Callable[[], Path], bundle: Path
 ) -> None:
     agent.output.mkdir(parents=True)
-    agent.start_bundled(write_bundle.write(tmp_path), ["sh", "-c", "exit 0"], python=python())
+    agent.start_bundled(bundle, ["sh", "-c", "exit 0"], python=python())
     assert agent.wait() == 0
     page = (agent.output / REPORT_PAGE).read_text()
     assert "attempt 3 ended well" in page

@@ -15,7 +15,6 @@ from pythons import PYTHONS
 
 from oarlock_trainer.bundle import older_python
 from oarlock_trainer.cli import main
-from oarlock_trainer.commands import write_bundle
 from oarlock_trainer.runtime import own_module
 
 if TYPE_CHECKING:
@@ -38,11 +37,6 @@ LATER = {
     "asyncio": {"TaskGroup", "timeout", "Runner"},
 }
 """Names that Python 3.10 lacks, and that the bundle does not put there."""
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_bundle.write(tmp_path_factory.mktemp("run"))
 
 
 def modules(bundle: Path) -> list[str]:

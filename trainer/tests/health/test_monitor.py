@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-_QUICK = """
+_ASKS_ALWAYS = """
 from dataclasses import replace
 from oarlock_trainer.health import monitor
 monitor.ROUND_SECONDS = 0.2
@@ -131,7 +131,7 @@ def test_what_was_before_the_start_is_never_told(monitored: Monitored) -> None:
 def test_what_no_event_tells_is_found_by_asking(
     monitored: Monitored, word: str, probe: str, verdict: GpuVerdict
 ) -> None:
-    monitored.watching(("-c", _QUICK))
+    monitored.watching(_ASKS_ALWAYS)
     monitored.gpus.set(word)
     symptom = monitored.symptom()
     assert (symptom.probe, symptom.verdict) == (probe, verdict)
@@ -204,7 +204,7 @@ _NO_TIME_TO_WAIT = "from oarlock_trainer.health import monitor; monitor.ROUND_SE
 
 def test_events_are_heard_where_readings_take_all_the_time_and_before_what_they_explain(monitored: Monitored) -> None:
     """A contained error counts as uncorrectable too: its event must end the processes before the count takes the node."""
-    monitored.start(program=("-c", _NO_TIME_TO_WAIT))
+    monitored.start(program=_NO_TIME_TO_WAIT)
     monitored.until(lambda line: line.news is News.BEAT)
     monitored.gpus.set("1:ecc=1", "1:xid=94")
     symptom = monitored.symptom()

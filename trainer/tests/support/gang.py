@@ -1,7 +1,4 @@
-"""Real ranks over gloo: one warm process, which forks the ranks of every run, and what these tell.
-
-The rank host is the one that runs in pods, so imports are paid once, and what is tested is what ships.
-"""
+"""Real ranks over gloo: the rank host that runs in pods, which forks the ranks of every run, and what these tell."""
 
 from __future__ import annotations
 
@@ -24,7 +21,14 @@ from oarlock_trainer.ranks.rank_host import HostEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from forked import Fork, Forks
+
 _RANKS = Path(__file__).with_name("disturbed.py")
+_ARGUMENTS = ("--program", f"{_RANKS.stem}:main")
+_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1",
+    "PYTHONPATH": str(_RANKS.parent),
+}  # fmt: skip
 GPU_DEADLINE = 1700.0
 """For runs on GPUs, of a thousand steps, or of all of FLUX.1."""
 
@@ -54,38 +58,32 @@ class Run:
 
 
 class Gang:
-    """Starts ranks in the warm process and listens to them."""
+    """Starts ranks, and listens to them."""
 
-    def __init__(
-        self,
-        model: Path,
-        pictures: Path,
-        cache: Path,
-        home: Path,
-        *,
-        gpus: int = 0,
-        adapters: bool = False,
-    ) -> None:
-        """`adapters`: the process imports what ranks of LoRA need, as for a job of that; else each of them does."""
+    def __init__(self, model: Path, pictures: Path, cache: Path, home: Path, *, forks: Forks | None = None) -> None:
+        """`forks`: the suite's, of which the rank host is one. Without it the host is a process of its own, for a GPU."""
         self.model, self.pictures, self.cache = model, pictures, cache
         self._home, self._number = home, 0
-        self._patience = GPU_DEADLINE if gpus else patience.SECONDS
+        self._patience = patience.SECONDS if forks else GPU_DEADLINE
         control, self._orders = os.pipe()
         self._events, told = os.pipe()
         self._log = (home / "ranks.log").open("wb")
-        environment = os.environ | {
-            "OARLOCK_AGENT_FD": str(told), "GPUS_PER_NODE": str(gpus), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
-            "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1", "PYTHONPATH": str(_RANKS.parent),
-        }  # fmt: skip
-        if adapters:
-            environment["OARLOCK_CONFIG"] = str(self._write_job({"method": "LoRA"}, output_directory=str(home)))
-        self._host = subprocess.Popen(
-            [
-                sys.executable, "-m", "oarlock_trainer.ranks.rank_host", "--program", f"{_RANKS.stem}:main",
-                "--control", str(control), "--parent", str(os.getpid()),
-            ],
-            pass_fds=(control, told), env=environment, stdout=self._log, stderr=self._log,
-        )  # fmt: skip
+        self._host: Fork | subprocess.Popen[bytes]
+        if forks:
+            self._host = forks.start(
+                "import sys; from oarlock_trainer.ranks import rank_host; sys.exit(rank_host.main())",
+                [*_ARGUMENTS, "--control", "{control}", "--parent", forks.pid],
+                streams=(self._log.fileno(),) * 3,
+                environment=_ENVIRONMENT,
+                descriptors={"control": control, "OARLOCK_AGENT_FD": told},
+            )
+        else:
+            arguments = [*_ARGUMENTS, "--control", str(control), "--parent", str(os.getpid())]
+            self._host = subprocess.Popen(
+                [sys.executable, "-m", "oarlock_trainer.ranks.rank_host", *arguments],
+                env={**os.environ, **_ENVIRONMENT, "OARLOCK_AGENT_FD": str(told), "GPUS_PER_NODE": "1"},
+                pass_fds=(control, told), stdout=self._log, stderr=self._log,
+            )  # fmt: skip
         os.close(control)
         os.close(told)
         self._pending = b""
@@ -93,7 +91,7 @@ class Gang:
 
     def close(self) -> None:
         os.close(self._orders)
-        self._host.wait(timeout=patience.SECONDS)
+        self._host.wait()
         self._log.close()
 
     def training(self, **fields: Any) -> dict[str, Any]:

@@ -14,13 +14,21 @@ from oarlock_trainer.health import messages
 from oarlock_trainer.health.messages import Line, News
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from oarlock_trainer.health.symptom import Symptom
 
 
-_MONITOR = ("-m", "oarlock_trainer.health.monitor")
+_TEN_TIMES_AS_FAST = """
+from dataclasses import replace
+from oarlock_trainer.health import monitor, watch
+monitor.ROUND_SECONDS /= 10
+monitor.LOOK_SECONDS /= 10
+watch.CONFIRM_SECONDS /= 10
+monitor.PROBES = tuple(replace(probe, every=probe.every / 10) for probe in monitor.PROBES)
+monitor.main()
+"""
 
 
 class Monitored:
@@ -35,8 +43,8 @@ class Monitored:
         self._pending = b""
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, expected: int = 2, program: Sequence[str] = _MONITOR) -> None:
-        command = [sys.executable, *program, "--told", str(self._writable)]
+    def start(self, expected: int = 2, program: str = _TEN_TIMES_AS_FAST) -> None:
+        command = [sys.executable, "-c", program, "--told", str(self._writable)]
         command += ["--parent", str(os.getpid()), "--expected", str(expected)]
         self.process = subprocess.Popen(command, env=self.environment, pass_fds=[self._writable])
 
@@ -52,7 +60,7 @@ class Monitored:
                 self._pending += os.read(self._readable, 65536)
         raise AssertionError("the monitor did not tell it in time")
 
-    def watching(self, program: Sequence[str] = _MONITOR) -> None:
+    def watching(self, program: str = _TEN_TIMES_AS_FAST) -> None:
         self.start(program=program)
         self.until(lambda line: line.news is News.BEAT)
 

@@ -1,4 +1,4 @@
-"""Ranks for tests of preprocessing: one process imports torch and the encoders once and forks every rank from itself.
+"""Ranks for tests of preprocessing: a fork of the suite's host (fork_host.py), which forks every rank from itself.
 
 Reads one order a line, {"training": ..., "output": "/o", "ranks": 2, "attempt": 1, "environment": {}}, answers with the pids
 of the ranks, and when all have ended with a line that has for each rank, in order: its code (minus the signal that killed
@@ -15,25 +15,17 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from oarlock_trainer.ranks import preload
+import torch.distributed as dist
 
-preload.settle_environment()
-from oarlock_trainer.runtime.uncompiled import import_torch  # noqa: E402
-
-import_torch()
-import torch.distributed as dist  # noqa: E402
-
-from oarlock_api.contract.job_file import JobFile  # noqa: E402
-from oarlock_trainer.data.entries import picture_at  # noqa: E402
-from oarlock_trainer.data.prepared import Prepared  # noqa: E402
-from oarlock_trainer.engine import process_group  # noqa: E402
-from oarlock_trainer.preprocess.live import LiveEncoding  # noqa: E402
-from oarlock_trainer.preprocess.pipeline import prepare  # noqa: E402
-from oarlock_trainer.runtime.errors import LeftOnRequest, TrainingEnd  # noqa: E402
-from oarlock_trainer.runtime.job import Job, RankInfo, parse_training  # noqa: E402
-from oarlock_trainer.storage.locations import locations_of  # noqa: E402
-
-preload.import_encoders()
+from oarlock_api.contract.job_file import JobFile
+from oarlock_trainer.data.entries import picture_at
+from oarlock_trainer.data.prepared import Prepared
+from oarlock_trainer.engine import process_group
+from oarlock_trainer.preprocess.live import LiveEncoding
+from oarlock_trainer.preprocess.pipeline import prepare
+from oarlock_trainer.runtime.errors import LeftOnRequest, TrainingEnd
+from oarlock_trainer.runtime.job import Job, RankInfo, parse_training
+from oarlock_trainer.storage.locations import locations_of
 
 
 def facts_of(prepared: Prepared) -> dict[str, Any]:
@@ -113,10 +105,10 @@ def run(order: dict[str, Any], scratch: Path) -> None:
 
 def say(answer: Any) -> None:
     """One line."""
-    os.write(4, json.dumps(answer).encode() + b"\n")
+    os.write(_ANSWERS, json.dumps(answer).encode() + b"\n")
 
 
-os.dup2(1, 4)
+_ANSWERS = os.dup(1)
 os.dup2(2, 1)  # what ranks print is none of the answers
 for line in sys.stdin:
     with tempfile.TemporaryDirectory() as folder:

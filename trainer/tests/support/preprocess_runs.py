@@ -1,25 +1,38 @@
-"""Preprocessing by real ranks, in a process that has torch and the encoders."""
+"""Preprocessing by real ranks, in a fork that has torch and the encoders (preprocess_ranks.py)."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
-    from pathlib import Path
+
+    from forked import Forks
 
 
-@dataclass
 class Preprocess:
-    """Runs ranks in a process that has torch and the encoders; this one stays without."""
+    """Runs ranks, which this process knows nothing of."""
 
-    process: subprocess.Popen[str]
-    model: Path
-    pictures: Path
-    count: int = 96
+    count = 96
+    """Pictures that a job has unless it says otherwise."""
+
+    def __init__(self, forks: Forks, model: Path, pictures: Path) -> None:
+        self.model, self.pictures = model, pictures
+        theirs, self._orders = os.pipe()
+        answers, told = os.pipe()
+        self._answers = os.fdopen(answers, encoding="utf-8")
+        self._ranks = forks.start(Path(__file__).with_name("preprocess_ranks.py"), streams=(theirs, told, 2))
+        os.close(theirs)
+        os.close(told)
+
+    def close(self) -> None:
+        """End the process once its last order is done."""
+        os.close(self._orders)
+        self._ranks.wait()
+        self._answers.close()
 
     def training(self, data: dict[str, Any] | None = None, **dataset: Any) -> dict[str, Any]:
         own = {"name": "photos", "source": {"path": str(self.pictures)}} | dataset
@@ -38,11 +51,8 @@ class Preprocess:
         **order: Any,
     ) -> list[dict[str, Any]]:
         """Run all ranks to their end; `meanwhile` gets their pids while they run."""
-        assert self.process.stdin
-        assert self.process.stdout
         body = {"training": training or self.training(), "output": str(output), "ranks": ranks} | order
-        self.process.stdin.write(json.dumps(body) + "\n")
-        self.process.stdin.flush()
-        meanwhile(json.loads(self.process.stdout.readline()))
-        answer: list[dict[str, Any]] = json.loads(self.process.stdout.readline())
+        os.write(self._orders, json.dumps(body).encode() + b"\n")
+        meanwhile(json.loads(self._answers.readline()))
+        answer: list[dict[str, Any]] = json.loads(self._answers.readline())
         return answer

@@ -17,17 +17,11 @@ from pythons import PYTHONS
 
 from oarlock_local.patience import eventually
 from oarlock_local.pytest_tiers import quick_first
-from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 STANDIN = str(Path(__file__).parents[2] / "support" / "standin.py")
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_bundle.write(tmp_path_factory.mktemp("run"))
 
 
 def in_place(agent: Agent) -> Agent:
