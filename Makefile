@@ -66,6 +66,10 @@ test: setup ## Run the quick tier: all pure tests, those of the control plane, a
 test-all: setup ## Run both tiers, for an hour and more; what it took goes into tests/tiers/
 	@tests/run --all --record
 
+.PHONY: coverage
+coverage: setup ## Run the quick tier, and write which lines of the product nothing but pods reaches into tests/tiers/reached.tsv
+	@$(RUN)/python -m tests.tiers.reached
+
 .PHONY: ci
 ci: ## What has to pass before a change lands: lint, test, and of the deep tier what the change can break
 	@.ci/run

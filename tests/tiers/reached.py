@@ -1,0 +1,104 @@
+"""Which lines of the product the quick tier reaches outside of pods: `make coverage`.
+
+    python -m tests.tiers.reached [TESTS/RUN'S ARGUMENTS]
+
+Runs the tests with every Python process of this machine measured, forks among them: the tests themselves, agents, ranks of
+the trainer's tests, operators, commands. Pods are not: what only they reach is what is left. Writes reached.tsv beside this
+module, a line for each file: its lines of code, and how many of them nothing reached. Nothing is judged by these figures.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import coverage
+
+from tests.changed import SUITES
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = Path(__file__).with_name("reached.tsv")
+FOLDER = ROOT / "out" / "coverage"
+PACKAGES = [ROOT / suite / "src" for suite in SUITES if suite not in {"tests", "local"}]
+"""What users run; `local` is what the tests stand on."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A module of the product: its path below the repository, its lines of code, and those that nothing reached."""
+
+    path: str
+    lines: int
+    missed: int
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure a run of tests, write the table, and print one line for each distribution; the tests' exit code."""
+    settings = _settings()
+    environment = {
+        **os.environ,
+        "COVERAGE_PROCESS_START": str(settings),
+        "PYTHONPATH": os.pathsep.join((str(_starter()), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep),
+    }
+    code = subprocess.run([ROOT / "tests" / "run", *arguments], env=environment, check=False).returncode
+    files = _measured(settings)
+    TABLE.write_text("".join(f"{file.path}\t{file.lines}\t{file.missed}\n" for file in files), encoding="utf-8")
+    sys.stdout.write(by_distribution(files))
+    return code
+
+
+def by_distribution(files: Iterable[File]) -> str:
+    """A table in Markdown: lines of code, and the share of them that was reached."""
+    totals: dict[str, list[int]] = {}
+    for file in files:
+        for name in (file.path.split("/", maxsplit=1)[0], "all"):
+            total = totals.setdefault(name, [0, 0])
+            total[0] += file.lines
+            total[1] += file.missed
+    rows = [
+        f"| {name} | {lines} | {100 * (lines - missed) / lines:.1f} |"
+        for name, (lines, missed) in sorted(totals.items(), key=lambda row: (row[0] == "all", row[0]))
+    ]
+    return "\n".join(("| distribution | lines of code | % reached |", "| --- | --- | --- |", *rows)) + "\n"
+
+
+def _settings() -> Path:
+    """coverage.py's configuration. A process that ends by os._exit, as every rank does, writes what it has before."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for old in FOLDER.glob("data*"):
+        old.unlink()
+    file = FOLDER / "settings.ini"
+    sources = "".join(f"\n    {folder}" for folder in PACKAGES)
+    file.write_text(
+        f"[run]\ndata_file = {FOLDER / 'data'}\nparallel = true\npatch = _exit, fork\nsource = {sources}\n",
+        encoding="utf-8",
+    )
+    return file
+
+
+def _starter() -> Path:
+    """A folder that Python imports from at its start: what begins the measurement in each process."""
+    folder = FOLDER / "start"
+    folder.mkdir(exist_ok=True)
+    (folder / "sitecustomize.py").write_text("import coverage\n\ncoverage.process_startup()\n", encoding="utf-8")
+    return folder
+
+
+def _measured(settings: Path) -> list[File]:
+    found = coverage.Coverage(config_file=str(settings))
+    found.combine(strict=True)
+    files = []
+    for package in PACKAGES:
+        for path in sorted(package.rglob("*.py")):
+            _, lines, _, missed, _ = found.analysis2(str(path))
+            if lines:
+                files.append(File(path.relative_to(ROOT).as_posix(), len(lines), len(missed)))
+    return files
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
