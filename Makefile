@@ -59,7 +59,7 @@ demo-page: setup ## Keep such a cluster with a job that trains, open its page, a
 	@$(RUN)/python -m oarlock_local.demo --stay
 
 .PHONY: test
-test: setup ## Run the quick tier: all pure tests, those of the control plane, a smoke for each promise of the README
+test: setup ## Run the quick tier: tests without real nodes, and one on real nodes for each promise of the README
 	@tests/run
 
 .PHONY: test-all

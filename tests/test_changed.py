@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from oarlock_local.pytest_tiers import Tier
-from tests.changed import AS_PEOPLE_DO, BY_FOLDER, Repository, changed_since, chosen_since
+from tests.changed import (
+    AS_PEOPLE_DO,
+    BY_FOLDER,
+    Nearness,
+    Repository,
+    UnknownCommitError,
+    changed_since,
+    chosen_since,
+)
+from tests.tiers import budget
 
 ROOT = Path(__file__).parents[1]
 FILES = {
@@ -34,6 +43,8 @@ FILES = {
     "trainer/tests/runs/test_gang.py": "from gang import Gang",
     "trainer/tests/runs/test_program.py": "PROGRAM = SUPPORT / 'program.py'",
     "operator/tests/nodes/test_pool.py": "import pytest\n@pytest.mark.deep\ndef test_it():\n    from worlds import NAME",
+    "operator/tests/test_gone_too.py": "def test_it():\n    from oarlock_operator import gone",
+    "operator/tests/cases.yaml": "",
     "tests/e2e/test_client.py": "pytestmark = pytest.mark.nodes",
     "tests/e2e/test_gpu_faults.py": "pytestmark = pytest.mark.nodes",
     "tests/e2e/test_training.py": "pytestmark = pytest.mark.nodes",
@@ -45,6 +56,7 @@ FILES = {
 }
 ALL = {name for name in FILES if "/test_" in name}
 OF_THE_GANG = {"trainer/tests/runs/test_gang.py", "trainer/tests/runs/test_program.py"}
+OF_THE_OPERATOR = {name for name in ALL if name.startswith("operator/tests/")}
 OF_DECISIONS = {"operator/tests/test_decide.py", "operator/tests/nodes/test_pool.py"}
 
 
@@ -80,7 +92,9 @@ def small(tmp_path: Path) -> Path:
         ("charts/oarlock/values.yaml", {"tests/chart/test_values.py", "tests/releasing/test_versions.py"}),
         ("release/versions.py", {"tests/releasing/test_versions.py"}),
         ("uv.lock", ALL),
-        ("operator/src/oarlock_operator/gone.py", {"tests/e2e/test_gpu_faults.py"}),
+        ("operator/src/oarlock_operator/gone.py", {"tests/e2e/test_gpu_faults.py", "operator/tests/test_gone_too.py"}),
+        ("operator/src/oarlock_operator/page.css", {*OF_THE_OPERATOR, "tests/e2e/test_gpu_faults.py"}),
+        ("operator/tests/cases.yaml", OF_THE_OPERATOR),
         ("operator/tests/test_gone.py", set()),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -118,9 +132,28 @@ def test_a_file_that_was_moved_has_changed_where_it_was_and_where_it_is(committe
 def test_of_the_deep_tier_only_files_with_tests_of_it_are_chosen(committed: Path) -> None:
     (committed / "operator/src/oarlock_operator/decide.py").write_text("NAME = 'm'")
     found = {tier: chosen_since(committed, "HEAD", tier) for tier in (Tier.QUICK, Tier.DEEP)}
-    deep = {"operator": ["tests/nodes/test_pool.py"], "tests": ["e2e/test_gpu_faults.py"]}
+    deep = {
+        "operator/tests/nodes/test_pool.py": Nearness.LEADS_THERE,
+        "tests/e2e/test_gpu_faults.py": Nearness.BY_TABLE,
+    }
     assert found[Tier.DEEP] == deep
-    assert found[Tier.QUICK] == {**deep, "operator": ["tests/nodes/test_pool.py", "tests/test_decide.py"]}
+    assert found[Tier.QUICK] == {**deep, "operator/tests/test_decide.py": Nearness.LEADS_THERE}
+
+
+def test_a_test_that_has_changed_is_nearer_than_one_that_a_table_names(small: Path) -> None:
+    found = Repository(small).broken_by(["tests/e2e/test_gpu_faults.py", "operator/src/oarlock_operator/decide.py"])
+    assert found[small / "tests/e2e/test_gpu_faults.py"] is Nearness.CHANGED
+
+
+def test_here_every_file_with_deep_tests_is_known_by_what_it_says() -> None:
+    repository = Repository(ROOT)
+    there = [name for name in budget.read() if (ROOT / name).exists()]
+    assert [name for name in there if not repository.is_deep(ROOT / name)] == []
+
+
+def test_what_is_no_commit_is_refused_though_a_folder_has_its_name(committed: Path) -> None:
+    with pytest.raises(UnknownCommitError, match="operator"):
+        changed_since(committed, "operator")
 
 
 @pytest.mark.parametrize("table", [AS_PEOPLE_DO, BY_FOLDER], ids=["as people do", "by folder"])

@@ -6,12 +6,19 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from oarlock_local.pytest_records import FOLDER
+from oarlock_local.pytest_tiers import Tier
+from tests.changed import Nearness
 from tests.tiers import budget, moved, promises, report
 from tests.tiers.budget import File
-from tests.tiers.lanes import Part
+from tests.tiers.lanes import Ended, Part, Runs, parts_of, run_pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 SMALL = """
 import pytest
@@ -95,6 +102,104 @@ def test_the_tests_of_a_file_stay_with_one_worker(tmp_path: Path) -> None:
     assert (len(told), len(set(told))) == (16, 2), "else each worker makes anew what a file's tests share"
 
 
+def told(test: str, outcome: str = "passed", **more: str) -> dict[str, object]:
+    """A line of a test's record."""
+    return {"test": f"api/tests/{test}", "tier": "quick", "outcome": outcome, "seconds": 1, "cpu": 1, **more}
+
+
+class Played:
+    """Stands in for pytest: its first run leaves these records, and its runs end with these codes."""
+
+    def __init__(self, *codes: int, records: Sequence[Mapping[str, object]]) -> None:
+        self.codes, self.records = list(codes), records
+        self.parts: list[Part] = []
+        self.arguments: list[Sequence[str]] = []
+
+    def __call__(
+        self, part: Part, arguments: Sequence[str], environment: Mapping[str, str], *, streams: bool
+    ) -> tuple[int, str]:
+        self.parts.append(part)
+        self.arguments.append(arguments)
+        if FOLDER in environment:
+            folder = Path(environment[FOLDER])
+            folder.mkdir(parents=True)
+            (folder / "1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in self.records))
+        return self.codes.pop(0), "" if streams else "what pytest said\n"
+
+
+FAILED = told("test_a.py::fails", "failed", phase="call")
+
+
+@pytest.mark.parametrize(
+    ("played", "ended", "tries"),
+    [
+        pytest.param(Played(0, records=[{"holds": 1}, told("test_a.py::a")]), Ended.PASSED, 1, id="all passed"),
+        pytest.param(Played(1, 0, records=[{"holds": 1}, FAILED]), Ended.AGAIN, 2, id="passes alone"),
+        pytest.param(Played(1, 1, records=[{"holds": 1}, FAILED]), Ended.FAILED, 2, id="fails alone, too"),
+        pytest.param(Played(0, records=[{"holds": 2}, told("test_a.py::a")]), Ended.FAILED, 1, id="one was lost"),
+        pytest.param(Played(1, records=[{"holds": 2}, FAILED]), Ended.FAILED, 1, id="one was lost beside a failure"),
+        pytest.param(
+            Played(1, records=[{"holds": 1}, {**FAILED, "phase": "teardown"}]), Ended.FAILED, 1, id="at the end of all"
+        ),
+        pytest.param(Played(3, records=[]), Ended.FAILED, 1, id="pytest broke"),
+        pytest.param(Played(1, records=[{"holds": 1}, told("test_a.py::a")]), Ended.FAILED, 1, id="no test failed"),
+    ],
+)
+def test_a_run_has_passed_only_if_all_its_tests_have_ended_well(
+    played: Played, ended: Ended, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    runs = Runs(Tier.QUICK, 1, ("--no-header",), played)
+    runs.run(Part("api"), "--lane", "pure")
+    runs.try_again_alone()
+    assert (runs.ended, len(played.parts)) == (ended, tries)
+    assert all("--no-header" in arguments for arguments in played.arguments)
+    if tries > 1:
+        assert played.parts[1] == Part("api", ("tests/test_a.py::fails",))
+
+
+LEFT_BEHIND = """
+import os, pytest
+
+@pytest.fixture(scope="session")
+def shared():
+    yield
+    assert {well}, "a fault that is found at the end"
+
+def test_it(shared): ...
+def test_skipped(shared): pytest.skip("for a reason")
+def test_leaves(): {leaves}
+"""
+
+
+@pytest.mark.parametrize(
+    ("well", "leaves", "ended"),
+    [("True", "...", Ended.PASSED), ("False", "...", Ended.FAILED), ("True", "os._exit(0)", Ended.FAILED)],
+    ids=["all is well", "a fixture of all fails at the end", "a test leaves with 0"],
+)
+def test_real_runs_are_judged_by_what_they_leave(
+    well: str, leaves: str, ended: Ended, skipping: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER, str(skipping / "records"))
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr("tests.tiers.lanes.ROOT", skipping)
+    (skipping / "api").mkdir()
+    (skipping / "api/test_it.py").write_text(LEFT_BEHIND.format(well=well, leaves=leaves))
+    runs = Runs(Tier.QUICK, 1, ("-p", "no:cacheprovider"), run_pytest)
+    runs.run(Part("api"))
+    assert runs.ended is ended
+
+
+def test_a_module_that_is_skipped_as_a_whole_fails_the_run_where_ci_judges(
+    skipping: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (skipping / "test_whole.py").write_text("import pytest\npytest.skip('no GPU here', allow_module_level=True)")
+    monkeypatch.delenv(FOLDER, raising=False)
+    for judged, code in (("true", pytest.ExitCode.INTERNAL_ERROR), ("", pytest.ExitCode.OK)):
+        monkeypatch.setenv("CI", judged)
+        assert run(skipping, "--deselect", "test_skips.py::test_unknown").returncode == code
+
+
 SKIPPING = """
 import pytest
 
@@ -150,11 +255,17 @@ def test_what_fits_into_some_minutes_is_the_cheapest_and_the_rest_is_named(
 ) -> None:
     monkeypatch.setattr(budget, "COSTS", tmp_path / "deep.tsv")
     budget.COSTS.write_text("tests/e2e/test_a.py\t300\ntests/e2e/test_b.py\t100\napi/tests/test_d.py\t5\n")
-    parts = [Part("api", ("tests/test_d.py",)), Part("tests", ("e2e/test_a.py", "e2e/test_b.py", "e2e/test_new.py"))]
-    taken, left_out = budget.fitting(parts, minutes=4)
-    assert taken == [Part("api", ("tests/test_d.py",)), Part("tests", ("e2e/test_b.py", "e2e/test_new.py"))]
+    near, far = Nearness.BY_TABLE, Nearness.LEADS_THERE
+    names = ("api/tests/test_d.py", "tests/e2e/test_a.py", "tests/e2e/test_b.py", "tests/e2e/test_new.py")
+    chosen = {**dict.fromkeys(names, near), "tests/soak/test_soak.py": near}
+    taken, left_out = budget.fitting(chosen, minutes=4)
+    assert parts_of(taken) == [Part("api", ("tests/test_d.py",)), Part("tests", ("e2e/test_b.py", "e2e/test_new.py"))]
     assert left_out == [File("tests/e2e/test_a.py", 300)]
-    assert "tests/e2e/test_a.py (300 s)" in budget.told(left_out, minutes=4)
+    said = budget.told(chosen, left_out, minutes=4)
+    assert "tests/e2e/test_a.py (300 s)" in said
+    assert "not run here: what the change can break of soak" in said
+    taken, left_out = budget.fitting({**chosen, "tests/e2e/test_b.py": far, "tests/e2e/test_new.py": far}, minutes=4)
+    assert taken[-1] == "tests/e2e/test_a.py", "what is near comes first, though it is dear"
 
 
 def test_costs_are_those_of_deep_tests_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,17 +325,22 @@ def test_each_test_of_an_earlier_commit_has_a_fate() -> None:
         "a/tests/test_a.py::some[1]",
         "a/tests/test_a.py::some[2]",
         "a/x.py::merged[1]",
+        "a/x.py::merged_into_nothing",
         "a/x.py::gone",
     ]
     rows = moved.fates(
         old,
-        quick={"a/tests/test_a.py::kept", "a/tests/test_a.py::some[1]"},
+        quick={"a/tests/test_a.py::kept", "a/tests/test_a.py::some[1]", "b/y.py::same[1]"},
         deep={"a/tests/test_a.py::some[2]"},
-        told={"a/x.py::merged": ("merged", "b/y.py::same")},
+        told={
+            "a/x.py::merged": ("merged", "b/y.py::same"),
+            "a/x.py::merged_into_nothing": ("merged", "b/y.py::other"),
+        },
     )
     assert rows == [
         ("a/tests/test_a.py", "2", "kept", ""),
         ("a/tests/test_a.py::some", "1", "deep", "some cases are quick"),
         ("a/x.py::gone", "1", "LOST", "in no list of tests/tiers/merged"),
         ("a/x.py::merged", "1", "merged", "b/y.py::same"),
+        ("a/x.py::merged_into_nothing", "1", "LOST", "b/y.py::other"),
     ]

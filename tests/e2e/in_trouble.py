@@ -12,6 +12,7 @@ from oarlock.explain import explain
 from oarlock.facts import Facts
 from oarlock.facts.cluster import from_cluster
 from oarlock.story import Story
+from oarlock_local import patience
 from tests.e2e.jobs import Jobs
 from tests.e2e.troubles import Trouble, apply
 
@@ -32,12 +33,12 @@ class Told:
         return f"{cause} on {node or 'no node'}: {explain(self.facts).now.message[:300]}"
 
 
-def told(jobs: Jobs, chosen: Sequence[Trouble], *, seconds: float) -> Iterator[Told]:
+def told(jobs: Jobs, chosen: Sequence[Trouble]) -> Iterator[Told]:
     """Apply all jobs, strike each once it trains, and yield it as soon as it is told rightly; those that never are, last."""
     cluster = connect(kubeconfig=str(jobs.cluster.kubeconfig))
     for one in chosen:
         apply(jobs, one)
-    left, deadline = {one.name: one for one in chosen}, time.monotonic() + seconds
+    left, deadline = {one.name: one for one in chosen}, time.monotonic() + patience.SECONDS
     where: dict[str, dict[int, str]] = {}
     while left and time.monotonic() < deadline:
         for name, one in list(left.items()):

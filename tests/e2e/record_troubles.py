@@ -40,7 +40,7 @@ def main(folder: Path, names: list[str]) -> int:
             output = make_output(cluster, ROOT, make_inputs())
             install_operator(cluster, ROOT, built(HELM), values=MANY_FAULTS)
             with ApiServer(cluster.kubeconfig) as api:
-                for one in told(Jobs(cluster, output, api), chosen, seconds=240):
+                for one in told(Jobs(cluster, output, api), chosen):
                     print(f"{one.trouble.name}: {'told' if one.right else 'NOT TOLD'}: {one.answer}", flush=True)
                     keep(folder, one)
                     wrong += not one.right

@@ -25,7 +25,7 @@ QUICK = [one for one in TROUBLES if one.quick]
 @pytest.fixture(scope="module")
 def answers(jobs: Jobs) -> Iterator[dict[str, Told]]:
     """What `why` said of each trouble, as soon as it was right, or at the last."""
-    yield {one.trouble.name: one for one in told(jobs, QUICK, seconds=200)}
+    yield {one.trouble.name: one for one in told(jobs, QUICK)}
     for one in QUICK:
         jobs.cluster.kubectl(
             "delete", "trainingjob", one.name, "-n", one.namespace, "--ignore-not-found", "--wait=false"

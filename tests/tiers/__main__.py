@@ -16,36 +16,38 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Iterable
 
 from oarlock_local.pytest_tiers import Tier
-from tests.changed import SUITES, chosen_since
+from tests.changed import SUITES, Nearness, UnknownCommitError, chosen_since
 from tests.tiers import budget, history, report
-from tests.tiers.lanes import ROOT, Part, make_what_tests_need, run
+from tests.tiers.lanes import ROOT, Ended, Part, make_what_tests_need, parts_of, run
 
 
 def main(arguments: list[str]) -> int:
     """Run what is asked for; 1 where a test failed."""
     asked = _asked(arguments)
     make_what_tests_need(asked.suites or SUITES)
-    records = report.begin()
+    records, commit = report.begin(), history.commit()
     began = time.monotonic()
-    failed = False
+    ended: list[Ended] = []
     for tier in (Tier.QUICK, Tier.DEEP) if asked.tier is Tier.ALL else (asked.tier,):
-        parts = _parts(asked, tier)
-        left_out: list[budget.File] = []
-        if asked.minutes is not None:
-            parts, left_out = budget.fitting(parts, minutes=asked.minutes)
-        if not parts and not left_out:
+        parts, not_run = _parts(asked, tier)
+        if not parts and not not_run:
             sys.stdout.write(f"no test of the {tier} tier can be broken by what changed\n")
-        failed |= not run(parts, tier, minutes=asked.minutes, extra=shlex.split(os.environ.get("PYTEST_ARGS", "")))
-        if left_out:
-            sys.stdout.write(budget.told(left_out, minutes=asked.minutes))
+        ended.append(run(parts, tier, minutes=asked.minutes, extra=_extra()))
+        sys.stdout.write(not_run)
     seconds = time.monotonic() - began
     tests = report.read(records)
+    worst = next(each for each in (Ended.FAILED, Ended.AGAIN, Ended.PASSED) if each in ended)
     if asked.record:
-        history.add(tests, tier=asked.tier, seconds=seconds, failed=failed)
+        history.add(tests, of=commit, tier=asked.tier, seconds=seconds, ended=worst)
     sys.stdout.write(report.summary(tests, seconds=seconds, records=records))
-    return 1 if failed else 0
+    return 1 if worst is Ended.FAILED else 0
+
+
+def _extra() -> list[str]:
+    return shlex.split(os.environ.get("PYTEST_ARGS", ""))
 
 
 def _asked(arguments: list[str]) -> argparse.Namespace:
@@ -63,20 +65,33 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
     asked.tier = asked.tier or Tier.QUICK
     if asked.minutes is not None and not (asked.changed and asked.tier is Tier.DEEP):
         parser.error("--minutes is for --deep --changed: it leaves out whole files of the deep tier")
-    if asked.record and (asked.suites or asked.changed):
-        parser.error("--record is for all suites: what a part of them takes says nothing of a run")
+    if asked.record and (asked.suites or asked.changed or _extra()):
+        parser.error("--record is for all tests: what a part of them takes says nothing of a run")
     if unknown := set(asked.suites) - set(SUITES):
         parser.error(f"there is no suite {', '.join(sorted(unknown))}; there are {', '.join(SUITES)}")
     return asked
 
 
-def _parts(asked: argparse.Namespace, tier: Tier) -> list[Part]:
-    """What is run of each suite."""
+def _chosen(commit: str, suites: Iterable[str], tier: Tier) -> dict[str, Nearness]:
+    try:
+        chosen = chosen_since(ROOT, commit, tier)
+    except UnknownCommitError:
+        sys.exit(
+            f"tests/run: --changed {commit}: git knows no such commit. Suites come before it: tests/run api --changed"
+        )
+    return {name: near for name, near in chosen.items() if name.split("/", maxsplit=1)[0] in suites}
+
+
+def _parts(asked: argparse.Namespace, tier: Tier) -> tuple[list[Part], str]:
+    """What is run of each suite, and lines that name what is not."""
     suites = asked.suites or list(SUITES)
     if asked.changed is None:
-        return [Part(suite) for suite in suites]
-    chosen = chosen_since(ROOT, asked.changed, tier)
-    return [Part(suite, tuple(chosen[suite])) for suite in suites if suite in chosen]
+        return [Part(suite) for suite in suites], ""
+    chosen = _chosen(asked.changed, suites, tier)
+    if asked.minutes is None:
+        return parts_of(chosen), ""
+    taken, left_out = budget.fitting(chosen, minutes=asked.minutes)
+    return parts_of(taken), budget.told(chosen, left_out, minutes=asked.minutes)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,26 @@
 """What of the deep tier fits into some minutes, by what each file took when all of it ran last.
 
 `make test-all` writes the seconds of each file into deep.tsv, beside this module. Two workers share the time; what was never
-measured counts as two minutes.
+measured counts as two minutes. First come the tests that have changed, then those that a table names for what changed
+(tests/changed.py), then those that lead there; of each kind the cheapest first, which are most promises a minute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from oarlock_local.pytest_tiers import Tier
-from tests.tiers.lanes import WORKERS, Part
+from tests.changed import Nearness
+from tests.tiers.lanes import WORKERS
 from tests.tiers.report import Test
 
 COSTS = Path(__file__).with_name("deep.tsv")
 UNMEASURED = 120.0
 START = 25.0
 """Seconds of each worker of a suite with local nodes until its first test runs."""
-
-
-OF_THEIR_OWN = ("tests/argo/", "tests/gangs/", "tests/images/", "tests/soak/")
+WITH_A_TARGET = ("tests/argo/", "tests/gangs/", "tests/images/", "tests/soak/")
 """Folders with make targets of their own: where minutes are counted, none of their tests is run."""
 
 
@@ -32,32 +32,33 @@ class File:
     seconds: float
 
 
-def fitting(parts: Sequence[Part], *, minutes: float) -> tuple[list[Part], list[File]]:
-    """The parts without the files that do not fit, and these files. The cheapest files come first: most promises a minute."""
+def fitting(chosen: Mapping[str, Nearness], *, minutes: float) -> tuple[list[str], list[File]]:
+    """Of test files, those that fit, and those that do not."""
     costs = read()
-    names = [_below_root(part, name) for part in parts for name in part.files]
-    files = [File(name, costs.get(name, UNMEASURED)) for name in names if not name.startswith(OF_THEIR_OWN)]
+    files = [File(name, costs.get(name, UNMEASURED)) for name in chosen if not name.startswith(WITH_A_TARGET)]
     workers = WORKERS[Tier.DEEP]
-    room = minutes * 60 * workers - START * workers * len(parts)
-    taken: set[str] = set()
+    suites = {file.name.split("/", maxsplit=1)[0] for file in files}
+    room = minutes * 60 * workers - START * workers * len(suites)
+    taken: list[str] = []
     left_out: list[File] = []
-    for file in sorted(files, key=lambda file: (file.seconds, file.name)):
+    for file in sorted(files, key=lambda file: (chosen[file.name], file.seconds, file.name)):
         if file.seconds <= room:
             room -= file.seconds
-            taken.add(file.name)
+            taken.append(file.name)
         else:
             left_out.append(file)
-    kept = [Part(part.suite, tuple(name for name in part.files if _below_root(part, name) in taken)) for part in parts]
-    return [part for part in kept if part.files], left_out
+    return taken, left_out
 
 
-def told(left_out: Iterable[File], *, minutes: float) -> str:
-    """Lines that name what did not fit."""
+def told(chosen: Iterable[str], left_out: Iterable[File], *, minutes: float) -> str:
+    """Lines that name what is not run: what did not fit, and what has a target of its own; empty where there is none."""
     rows = [f"  {file.name} ({file.seconds:.0f} s)\n" for file in left_out]
-    return (
-        f"{len(rows)} files of the deep tier did not fit into {minutes:g} minutes; `make test-all` runs them:\n"
-        + "".join(rows)
-    )
+    own = sorted({name.split("/")[1] for name in chosen if name.startswith(WITH_A_TARGET)})
+    lines = [
+        f"not run here: what the change can break of {', '.join(own)} (make argo-test, gangs-test, images-test, soak)\n"
+    ]
+    head = f"{len(rows)} files of the deep tier did not fit into {minutes:g} minutes; `make test-all` runs them:\n"
+    return "".join((*(lines if own else ()), *((head, *rows) if rows else ())))
 
 
 def read() -> dict[str, float]:
@@ -69,12 +70,8 @@ def read() -> dict[str, float]:
 
 
 def write(tests: Iterable[Test]) -> None:
-    """Keep what the deep tests of each file took."""
+    """Keep what the deep tests of each file took. One that was skipped here may take long elsewhere."""
     seconds: dict[str, float] = {}
-    for test in (test for test in tests if test.tier == Tier.DEEP):
+    for test in (test for test in tests if test.tier == Tier.DEEP and test.outcome != "skipped"):
         seconds[test.file] = seconds.get(test.file, 0.0) + test.seconds
     COSTS.write_text("".join(f"{name}\t{seconds[name]:.0f}\n" for name in sorted(seconds)), encoding="utf-8")
-
-
-def _below_root(part: Part, name: str) -> str:
-    return f"{part.suite}/{name}"

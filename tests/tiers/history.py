@@ -1,7 +1,8 @@
 """What runs of the tests took and what failed in them: runs.tsv and deep.tsv beside this module, which git tracks.
 
 runs.tsv has a line for each run of `make test-all` and of `tests/repeat`: when, the commit (with a `+` where files differed
-from it), the tier, what else the machine did, minutes, CPU minutes, passed, failed, skipped, and what failed.
+from it), the tier, what else the machine did, how it ended, minutes, CPU minutes of the tests, passed, failed, skipped, and
+what failed, be it at the first try alone.
 """
 
 from __future__ import annotations
@@ -14,26 +15,46 @@ from pathlib import Path
 
 from oarlock_local.pytest_tiers import Tier
 from tests.tiers import budget
+from tests.tiers.lanes import Ended
 from tests.tiers.report import Test
 
 RUNS = Path(__file__).with_name("runs.tsv")
-HEAD = ("date", "commit", "tier", "beside", "minutes", "CPU minutes", "passed", "failed", "skipped", "what failed")
+COLUMNS = (
+    "date",
+    "commit",
+    "tier",
+    "beside",
+    "ended",
+    "minutes",
+    "CPU minutes",
+    "passed",
+    "failed",
+    "skipped",
+    "what failed",
+)
 
 
 def add(
-    tests: Sequence[Test], *, tier: Tier, seconds: float, failed: bool, part: str = "", beside: str = "nothing"
+    tests: Sequence[Test],
+    *,
+    of: str,
+    tier: Tier,
+    seconds: float,
+    ended: Ended,
+    part: str = "",
+    beside: str = "nothing",
 ) -> None:
-    """Add a run. That of both tiers also tells what each file of the deep one takes."""
-    ended = Counter(test.outcome for test in tests)
-    names = [test.name for test in tests if test.outcome == "failed"] or (["the run itself"] if failed else [])
+    """Add a run of the commit `of`. That of both tiers also tells what each file of the deep one takes."""
+    counts = Counter(test.outcome for test in tests)
+    names = [test.name for test in tests if test.outcome == "failed"]
     row = (
-        time.strftime("%Y-%m-%d"), commit(), f"{tier}{part}", beside, f"{seconds / 60:.1f}",
-        f"{sum(test.cpu for test in tests) / 60:.1f}", ended["passed"], ended["failed"], ended["skipped"],
+        time.strftime("%Y-%m-%d"), of, f"{tier}{part}", beside, ended, f"{seconds / 60:.1f}",
+        f"{sum(test.cpu for test in tests) / 60:.1f}", counts["passed"], counts["failed"], counts["skipped"],
         " ".join(names) or "-",
     )  # fmt: skip
-    lines = RUNS.read_text(encoding="utf-8").splitlines() if RUNS.exists() else ["\t".join(HEAD)]
+    lines = RUNS.read_text(encoding="utf-8").splitlines() if RUNS.exists() else ["\t".join(COLUMNS)]
     RUNS.write_text("\n".join((*lines, "\t".join(map(str, row)))) + "\n", encoding="utf-8")
-    if tier is Tier.ALL:
+    if tier is Tier.ALL and ended is not Ended.FAILED:
         budget.write(tests)
 
 

@@ -22,22 +22,34 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from oarlock_local import machine
 from oarlock_local.errors import LocalError
 from oarlock_local.pytest_plugin import SHARED, control_plane_in, nodes_in
 from oarlock_local.pytest_records import FOLDER
 from oarlock_local.pytest_tiers import Lane, Tier
+from tests.changed import SUITES
 from tests.tiers import report
 
 ROOT = Path(__file__).resolve().parents[2]
-ON = {Lane.CONTROL_PLANE: ("api", "operator", "tests", "local"), Lane.NODES: ("tests",)}
+SUITES_ON = {Lane.CONTROL_PLANE: ("api", "operator", "tests", "local"), Lane.NODES: ("tests",)}
 """Suites with tests of the quick tier on a cluster, in the order in which they run: who changes the cluster is last."""
 WORKERS = {Tier.QUICK: 1, Tier.DEEP: 2}
-_OF_MANY = {Tier.QUICK: {"trainer": 2}, Tier.DEEP: {"trainer": 3, "local": 3}}
+_OTHER_WORKERS = {Tier.QUICK: {"trainer": 2}, Tier.DEEP: {"trainer": 3, "local": 3}}
 """Workers where it is another number: tests of these suites wait for processes more than they compute."""
 _SHORT_SUITES_AT_ONCE = 2
+
+
+class Ended(StrEnum):
+    """How a run of tests ended."""
+
+    PASSED = "passed"
+    AGAIN = "passed at a second try"
+    """Something failed, and passed when it ran alone."""
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,23 @@ class Part:
 
     suite: str
     files: tuple[str, ...] = ()
+
+
+def parts_of(files: Iterable[str]) -> list[Part]:
+    """Test files, by their paths below the repository, as a part of each suite."""
+    by_suite: dict[str, list[str]] = {}
+    for name in files:
+        suite, _, below = name.partition("/")
+        by_suite.setdefault(suite, []).append(below)
+    return [Part(suite, tuple(by_suite[suite])) for suite in SUITES if suite in by_suite]
+
+
+class Pytest(Protocol):
+    """What runs pytest on a part; its exit code, and what it said unless it streams."""
+
+    def __call__(
+        self, part: Part, arguments: Sequence[str], environment: Mapping[str, str], *, streams: bool
+    ) -> tuple[int, str]: ...
 
 
 def make_what_tests_need(suites: Iterable[str]) -> None:
@@ -60,23 +89,23 @@ def make_what_tests_need(suites: Iterable[str]) -> None:
 
 def run(
     parts: Sequence[Part], tier: Tier, *, times: int = 1, minutes: float | None = None, extra: Sequence[str] = ()
-) -> bool:
-    """Run the parts; True where all passed.
+) -> Ended:
+    """Run the parts.
 
-    `times`: with so many times the workers. `minutes`: after so many, no further suite of the deep tier begins, and it is
-    named. `extra` goes to pytest.
+    `times`: with so many times the workers, where tests need no cluster. `minutes`: after so many, no further suite of the
+    deep tier begins, and it is named. `extra` goes to pytest.
     """
     began = time.monotonic()
-    runs = _Runs(tier, times, extra)
+    runs = Runs(tier, times, extra)
     if tier is Tier.QUICK:
         with (
             tempfile.TemporaryDirectory(prefix="oarlock-tests-") as state,
             ThreadPoolExecutor() as pool,
             ThreadPoolExecutor(_SHORT_SUITES_AT_ONCE) as short,
         ):
-            lanes = [pool.submit(_on_a_cluster, runs, lane, parts, Path(state)) for lane in ON]
+            lanes = [pool.submit(_on_a_cluster, runs, lane, parts, Path(state)) for lane in SUITES_ON]
             for part in parts:
-                threads = pool if part.suite in _OF_MANY[tier] else short
+                threads = pool if part.suite in _OTHER_WORKERS[tier] else short
                 lanes.append(threads.submit(runs.run, part, *pure(part.suite), *runs.workers(part.suite)))
             for each in lanes:
                 each.result()
@@ -87,17 +116,17 @@ def run(
             else:
                 runs.run(part, *runs.workers(part.suite), streams=True)
     runs.try_again_alone()
-    return not runs.failed
+    return runs.ended
 
 
 def pure(suite: str) -> list[str]:
     """pytest's arguments for the tests of a suite without a cluster, and for those on one that no lane of it has."""
-    lanes = [Lane.PURE, *(lane for lane, suites in ON.items() if suite not in suites)]
+    lanes = [Lane.PURE, *(lane for lane, suites in SUITES_ON.items() if suite not in suites)]
     return [argument for lane in lanes for argument in ("--lane", lane)]
 
 
-def _on_a_cluster(runs: _Runs, lane: Lane, parts: Sequence[Part], state: Path) -> None:
-    wanted = [part for suite in ON[lane] for part in parts if part.suite == suite]
+def _on_a_cluster(runs: Runs, lane: Lane, parts: Sequence[Part], state: Path) -> None:
+    wanted = [part for suite in SUITES_ON[lane] for part in parts if part.suite == suite]
     if not wanted:
         return
     try:
@@ -105,7 +134,7 @@ def _on_a_cluster(runs: _Runs, lane: Lane, parts: Sequence[Part], state: Path) -
             for part in wanted:
                 runs.run(part, "--lane", lane, environment=environment)
     except LocalError as error:
-        runs.fail(f"the cluster of the lane {lane} did not start: {error}")
+        runs.fail(f"the cluster of the lane {lane} did not start, or did not end: {error}")
 
 
 @contextmanager
@@ -119,18 +148,19 @@ def _cluster(lane: Lane, state: Path) -> Iterator[dict[str, str]]:
         yield {SHARED: str(state)}
 
 
-class _Runs:
-    """pytest's runs of one tier, and what failed in them."""
+class Runs:
+    """pytest's runs of one tier, and what failed in them. `pytest`: what runs it."""
 
-    def __init__(self, tier: Tier, times: int, extra: Sequence[str]) -> None:
-        self.failed = False
+    def __init__(self, tier: Tier, times: int, extra: Sequence[str], pytest: Pytest | None = None) -> None:
+        self.ended = Ended.PASSED
+        self._pytest = pytest or run_pytest
         self._tier, self._times, self._extra = tier, times, extra
         self._printing = threading.Lock()
         self._again: list[Part] = []
 
     def workers(self, suite: str) -> tuple[str, ...]:
         """pytest's arguments for a suite whose tests several workers share, a file each."""
-        number = _OF_MANY[self._tier].get(suite, WORKERS[self._tier]) * self._times
+        number = _OTHER_WORKERS[self._tier].get(suite, WORKERS[self._tier]) * self._times
         if number == 1:
             return ()
         # Where a suite names no groups, its files are the groups (oarlock_local.pytest_plugin).
@@ -145,50 +175,60 @@ class _Runs:
         if streams:
             self.say(f"== {name}")
         began = time.monotonic()
-        code, said = self._pytest(
-            part, *self._extra, *arguments, environment={FOLDER: str(records), **(environment or {})}, streams=streams
-        )
+        given = ("--tier", self._tier, *self._extra, *arguments)
+        code, said = self._pytest(part, given, {FOLDER: str(records), **(environment or {})}, streams=streams)
         self.say(f"{said}== {name} took {time.monotonic() - began:.0f} s")
-        if code == 1 and (names := [test.name for test in report.read(records) if test.outcome == "failed"]):
-            self._again.append(Part(part.suite, tuple(name.removeprefix(f"{part.suite}/") for name in names)))
+        tests = report.read(records)
+        failed = [test for test in tests if test.outcome == "failed"]
+        if lost := report.held(records) - len(tests):
+            self.fail(f"== {name}: {lost} tests never came to an end")
+        elif any(test.phase == "teardown" for test in failed):
+            self.fail(
+                f"== {name}: what several tests share found a fault at its end, and no test alone will find it again"
+            )
+        elif code == 1 and failed:
+            self._again.append(Part(part.suite, tuple(test.name.removeprefix(f"{part.suite}/") for test in failed)))
         elif code:
-            self.failed = True
+            self.fail(f"== {name}: pytest ended with {code}")
 
     def fail(self, why: str) -> None:
-        """Note what is no test's failure."""
+        """Note what no second try can mend."""
         self.say(why)
-        self.failed = True
+        self.ended = Ended.FAILED
 
     def try_again_alone(self) -> None:
         """What failed beside others may have waited for them: it has one more try alone, and is named in any case."""
         for part in self._again:
             self.say(f"== {part.suite}: {len(part.files)} failed; once more, alone")
-            code, _ = self._pytest(part, streams=True)
+            code, _ = self._pytest(part, ("--tier", self._tier, *self._extra), {}, streams=True)
             if code:
-                self.failed = True
+                self.fail(f"== {part.suite}: failed alone, too")
             else:
+                self.ended = Ended.FAILED if self.ended is Ended.FAILED else Ended.AGAIN
                 self.say("passed only when run alone; each wants a look:")
                 self.say("\n".join(f"  {part.suite}: {name}" for name in part.files))
-
-    def _pytest(
-        self, part: Part, *arguments: str, environment: Mapping[str, str] | None = None, streams: bool
-    ) -> tuple[int, str]:
-        # Chosen cases are the same each time where a change is judged; elsewhere each run looks for new ones.
-        seed = ["--hypothesis-seed=1"] if os.environ.get("CI") else []
-        ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "--tier", self._tier, *seed, *part.files, *arguments],
-            cwd=ROOT / part.suite,
-            # As `make` has it: many short processes import what nobody else would have compiled.
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **(environment or {})},
-            stdout=None if streams else subprocess.PIPE,
-            stderr=None if streams else subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return ended.returncode, ended.stdout or ""
 
     def say(self, text: str) -> None:
         """Print lines, whole though another lane prints, too."""
         with self._printing:
             sys.stdout.write(text.rstrip("\n") + "\n")
             sys.stdout.flush()
+
+
+def run_pytest(
+    part: Part, arguments: Sequence[str], environment: Mapping[str, str], *, streams: bool
+) -> tuple[int, str]:
+    """Run a part in its own process."""
+    # Chosen cases are the same each time where a change is judged; elsewhere each run looks for new ones.
+    seed = ["--hypothesis-seed=1"] if os.environ.get("CI") else []
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *seed, *part.files, *arguments],
+        cwd=ROOT / part.suite,
+        # As `make` has it: many short processes import what nobody else would have compiled.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment},
+        stdout=None if streams else subprocess.PIPE,
+        stderr=None if streams else subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return ended.returncode, ended.stdout or ""

@@ -4,7 +4,8 @@
 
 OLD is a folder of lists of that commit's tests, one a line, by their paths below the repository
 (`pytest --collect-only -q` in each suite). What is not there any more must stand in a list below merged/, a line each: the
-old test, `merged` or `dropped`, and the new test or the reason. Exits with 1 where one does not.
+old test, `merged` or `dropped`, and the new test or the reason. Exits with 1 where one does not, or where what it was merged
+into is not there.
 """
 
 from __future__ import annotations
@@ -62,9 +63,19 @@ def fates(
             rows[function(name), "deep", beside] += 1
         else:
             fate, where = told.get(name) or told.get(function(name)) or ("LOST", "in no list of tests/tiers/merged")
+            if fate == "merged":
+                fate = _fate_of_a_merged_one(where, quick=quick, deep=deep)
             rows[function(name), fate, where] += 1
     files = [(file, str(count), "kept", "") for file, count in sorted(kept.items())]
     return [*files, *((name, str(count), fate, where) for (name, fate, where), count in sorted(rows.items()))]
+
+
+def _fate_of_a_merged_one(where: str, *, quick: set[str], deep: set[str]) -> str:
+    """`where`: the test that it was merged into, or that test's function."""
+    for fate, tests in (("merged", quick), ("merged, deep", deep)):
+        if where in tests or where in set(map(function, tests)):
+            return fate
+    return "LOST"
 
 
 def main(arguments: Sequence[str]) -> int:

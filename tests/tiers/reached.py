@@ -1,6 +1,6 @@
 """Which lines of the product the quick tier reaches outside of pods: `make coverage`.
 
-    python -m tests.tiers.reached [TESTS/RUN'S ARGUMENTS]
+    python -m tests.tiers.reached
 
 Runs the tests with every Python process of this machine measured, forks among them: the tests themselves, agents, ranks of
 the trainer's tests, operators, commands. Pods are not: what only they reach is what is left. Writes reached.tsv beside this
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,17 +36,14 @@ class File:
     missed: int
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Measure a run of tests, write the table, and print one line for each distribution; the tests' exit code."""
+def main() -> int:
+    """Measure a run of tests, write the table where all passed, and print one line for each distribution; the tests' code."""
     settings = _settings()
-    environment = {
-        **os.environ,
-        "COVERAGE_PROCESS_START": str(settings),
-        "PYTHONPATH": os.pathsep.join((str(_starter()), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep),
-    }
-    code = subprocess.run([ROOT / "tests" / "run", *arguments], env=environment, check=False).returncode
+    environment = {**os.environ, "COVERAGE_PROCESS_START": str(settings)}  # coverage.py looks for it in each Python
+    code = subprocess.run([ROOT / "tests" / "run"], env=environment, check=False).returncode
     files = _measured(settings)
-    TABLE.write_text("".join(f"{file.path}\t{file.lines}\t{file.missed}\n" for file in files), encoding="utf-8")
+    if code == 0:
+        TABLE.write_text("".join(f"{file.path}\t{file.lines}\t{file.missed}\n" for file in files), encoding="utf-8")
     sys.stdout.write(by_distribution(files))
     return code
 
@@ -80,14 +77,6 @@ def _settings() -> Path:
     return file
 
 
-def _starter() -> Path:
-    """A folder that Python imports from at its start: what begins the measurement in each process."""
-    folder = FOLDER / "start"
-    folder.mkdir(exist_ok=True)
-    (folder / "sitecustomize.py").write_text("import coverage\n\ncoverage.process_startup()\n", encoding="utf-8")
-    return folder
-
-
 def _measured(settings: Path) -> list[File]:
     found = coverage.Coverage(config_file=str(settings))
     found.combine(strict=True)
@@ -101,4 +90,4 @@ def _measured(settings: Path) -> list[File]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -2,7 +2,7 @@
 
 tests/repeat 6                        six runs, with nothing beside them
 tests/repeat 2 --beside load          beside a program that keeps one core busy
-tests/repeat 2 --beside workers       with three times the workers
+tests/repeat 2 --beside workers       with three times the workers where tests need no cluster
 tests/repeat 3 api operator           a part of it
 """
 
@@ -18,9 +18,13 @@ from contextlib import contextmanager, nullcontext
 from oarlock_local.pytest_tiers import Tier
 from tests.changed import SUITES
 from tests.tiers import history, report
-from tests.tiers.lanes import Part, make_what_tests_need, run
+from tests.tiers.lanes import Ended, Part, make_what_tests_need, run
 
-BESIDE = {"nothing": "nothing", "load": "load on one core", "workers": "three times the workers"}
+BESIDE = {
+    "nothing": "nothing",
+    "load": "load on one core",
+    "workers": "three times the workers where tests need no cluster",
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,23 +41,22 @@ def main(arguments: Sequence[str]) -> int:
     make_what_tests_need(suites)
     ever_failed = False
     for number in range(1, asked.runs + 1):
-        records = report.begin()
+        records, commit = report.begin(), history.commit()
         began = time.monotonic()
         with load() if asked.beside == "load" else nullcontext():
-            passed = run([Part(suite) for suite in suites], Tier.QUICK, times=3 if asked.beside == "workers" else 1)
+            ended = run([Part(suite) for suite in suites], Tier.QUICK, times=3 if asked.beside == "workers" else 1)
         seconds = time.monotonic() - began
         history.add(
             report.read(records),
+            of=commit,
             tier=Tier.QUICK,
             part=part,
             seconds=seconds,
-            failed=not passed,
+            ended=ended,
             beside=BESIDE[asked.beside],
         )
-        ever_failed |= not passed
-        sys.stdout.write(
-            f"run {number} of {asked.runs}{part}: {'passed' if passed else 'FAILED'}, {seconds / 60:.1f} min\n"
-        )
+        ever_failed |= ended is Ended.FAILED
+        sys.stdout.write(f"run {number} of {asked.runs}{part}: {ended}, {seconds / 60:.1f} min\n")
     return 1 if ever_failed else 0
 
 

@@ -12,9 +12,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from oarlock_local.pytest_records import FOLDER
 
@@ -39,6 +40,9 @@ class Test:
     seconds: float
     cpu: float
     reason: str = ""
+    """Why it was skipped."""
+    phase: str = ""
+    """Where it failed: setup, call or teardown."""
 
     @property
     def suite(self) -> str:
@@ -54,28 +58,41 @@ class Test:
 def read(folder: Path) -> list[Test]:
     """The tests of a run; of one that was tried again, how it ended first: that is what wants a look."""
     found: dict[str, Test] = {}
-    for file in sorted(folder.rglob("*.jsonl"), key=lambda file: file.stat().st_mtime):
-        for line in file.read_text("utf-8").splitlines():
-            told = json.loads(line)
-            test = Test(
-                told["test"], told["tier"], told["outcome"], told["seconds"], told["cpu"], told.get("reason", "")
-            )
+    for told in _lines(folder):
+        if "test" in told:
+            facts = (told[key] for key in ("test", "tier", "outcome", "seconds", "cpu"))
+            test = Test(*facts, reason=told.get("reason", ""), phase=told.get("phase", ""))
             found.setdefault(test.name, test)
     return list(found.values())
+
+
+def held(folder: Path) -> int:
+    """How many tests one run of pytest was to run, by what its processes say; 0 where none came so far."""
+    return max((told["holds"] for told in _lines(folder) if "holds" in told), default=0)
+
+
+def _lines(folder: Path) -> Iterator[dict[str, Any]]:
+    for file in sorted(folder.rglob("*.jsonl"), key=lambda file: file.stat().st_mtime):
+        yield from map(json.loads, file.read_text("utf-8").splitlines())
 
 
 def summary(tests: Sequence[Test], *, seconds: float, records: Path) -> str:
     """The lines that close a run."""
     ended = Counter(test.outcome for test in tests)
     counts = ", ".join(f"{ended[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped"))
-    reasons = Counter(test.reason for test in tests if test.outcome == "skipped")
     return "".join(
         (
-            *(f"skipped, {count}: {reason}\n" for reason, count in reasons.most_common()),
+            skips(tests),
             f"{seconds / 60:.1f} min, {sum(test.cpu for test in tests) / 60:.1f} of them of CPU; each test in {records}\n",
             f"{counts}\n",
         )
     )
+
+
+def skips(tests: Iterable[Test]) -> str:
+    """Lines of how many tests were skipped for which reason."""
+    reasons = Counter(test.reason for test in tests if test.outcome == "skipped")
+    return "".join(f"skipped, {count}: {reason}\n" for reason, count in reasons.most_common())
 
 
 def by_suite(tests: Iterable[Test]) -> str:
@@ -91,7 +108,7 @@ def by_suite(tests: Iterable[Test]) -> str:
 
 
 def dearest(tests: Iterable[Test], *, count: int = DEAREST) -> str:
-    """A table in Markdown of the tests that used most CPU."""
+    """A table in Markdown of the tests that used most CPU, shared clusters and their pods left out."""
     rows = [
         f"| {test.cpu:.1f} | {test.seconds:.1f} | {test.name} |"
         for test in sorted(tests, key=lambda test: test.cpu, reverse=True)[:count]
@@ -106,7 +123,7 @@ def main(arguments: Sequence[str]) -> int:
     if folder is None or not (tests := read(folder)):
         sys.stderr.write(f"no run of tests is recorded in {folder or RECORDS}; tests/run makes one\n")
         return 1
-    sys.stdout.write(f"{by_suite(tests)}\n{dearest(tests)}\n")
+    sys.stdout.write(f"{by_suite(tests)}\n{dearest(tests)}\n{skips(tests)}")
     return 0
 
 

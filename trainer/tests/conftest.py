@@ -21,6 +21,8 @@ from gang import Gang
 from preprocess_runs import Preprocess
 from tiny_models import made_tiny
 
+from oarlock_local.pytest_tiers import Tier
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,21 +36,27 @@ settings.load_profile("patient")
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that may take longest begin first, then those with real ranks, so that no worker is left with one at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files that may take longest begin first, then those with real ranks, so that no worker is left with one at the end.
+
+    In the quick tier all files that need a host are one worker's. In the deep tier they take longer than all others together:
+    there each worker starts one.
+    """
     places: dict[Path, int] = {}
     for item in items:
         ranks = _REAL_RANKS.intersection(getattr(item, "fixturenames", ()))
         place = 0 if item.get_closest_marker("timeout") else 1 if ranks else 2
         places[item.path] = min(place, places.get(item.path, place))
     items.sort(key=lambda item: places[item.path])
-    hosts = {item.path: host for host in _HOSTS for item in items if host in getattr(item, "fixturenames", ())}
+    hosts: dict[Path, str] = {}
+    if config.getoption("--tier") == Tier.QUICK:
+        hosts = {item.path: host for host in _HOSTS for item in items if host in getattr(item, "fixturenames", ())}
     for item in items:
         item.add_marker(pytest.mark.xdist_group(hosts.get(item.path, str(item.path))))
 
 
 _HOSTS = ("forks", "gpu_gang")
-"""Fixtures with a process that has imported all and forks ranks. Files that need one are one worker's: it starts once."""
+"""Fixtures with a process that has imported all and forks ranks."""
 _REAL_RANKS = {*_HOSTS, "agent"}
 
 

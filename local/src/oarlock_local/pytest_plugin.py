@@ -30,7 +30,7 @@ SHARED = "OARLOCK_TEST_CLUSTERS"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with tests of nodes come first, then those of control planes: they take the longest.
 
-    So `pytest -n 2 --dist loadfile --no-loadscope-reorder` ends with short ones, and no worker waits for another.
+    So `pytest -n 2 --dist loadgroup --no-loadscope-reorder` ends with short ones, and no worker waits for another.
     """
     places: dict[Path, int] = {}
     for item in items:

@@ -3,8 +3,11 @@
 `tests/run` names a folder in OARLOCK_TEST_RECORDS; each process that runs tests writes a file of its own there. Nothing is
 judged by these figures: reports read them (tests/tiers/report.py).
 
+The first line says how many tests the process holds: who reads can tell that some of them never ran.
+
 `cpu` is what this process, its children that ended and those that live used during the test, in seconds. What a fixture of a
-whole session costs is its first test's; the part before the test itself is told apart as `setup`.
+whole session costs is its first test's; the part before the test itself is told apart as `setup`. Clusters that tests/run
+starts for all of a lane, and their pods, are no descendants of the tests.
 """
 
 import json
@@ -72,6 +75,10 @@ class Recorder:
         """What descendants had used when they were last looked at."""
         self._phases: dict[str, pytest.TestReport] = {}
 
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Say how many tests there will be; each worker of several holds all of them, and runs its share."""
+        self._tell({"holds": len(session.items)})
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Time the whole of a test, its fixtures included."""
@@ -95,7 +102,9 @@ class Recorder:
         return report
 
     def _write(self, item: pytest.Item, seconds: float, cpu: float) -> None:
-        ended = next((report for report in self._phases.values() if report.outcome != "passed"), None)
+        # A test that was skipped may be the one at which a fixture of others fails to end.
+        unlike = [report for report in self._phases.values() if report.outcome != "passed"]
+        ended = min(unlike, key=lambda report: report.outcome != "failed", default=None)
         line: dict[str, object] = {
             "test": name_of(item, self._root),
             "tier": tier_of(item),
@@ -106,6 +115,11 @@ class Recorder:
         }
         if ended and ended.outcome == "skipped":
             line["reason"] = _reason(ended)
+        elif ended:
+            line["phase"] = ended.when
+        self._tell(line)
+
+    def _tell(self, line: dict[str, object]) -> None:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 

@@ -70,6 +70,9 @@ class Forks:
         socket.send_fds(self._orders, [json.dumps(order).encode()], [*streams, *descriptors.values()])
         while "code" in (answer := self._answer()):
             self._ended[answer["pid"]] = answer["code"]
+        self._ended.pop(
+            answer["pid"], None
+        )  # of a program before it that had the same number, and that nobody asked for
         return Fork(answer["pid"], self)
 
     def end_of(self, pid: int) -> int:

@@ -53,6 +53,11 @@ class Preprocess:
         """Run all ranks to their end; `meanwhile` gets their pids while they run."""
         body = {"training": training or self.training(), "output": str(output), "ranks": ranks} | order
         os.write(self._orders, json.dumps(body).encode() + b"\n")
-        meanwhile(json.loads(self._answers.readline()))
-        answer: list[dict[str, Any]] = json.loads(self._answers.readline())
-        return answer
+        meanwhile(self._answer())
+        found: list[dict[str, Any]] = self._answer()
+        return found
+
+    def _answer(self) -> Any:
+        line = self._answers.readline()
+        assert line, "the process that forks the ranks died"
+        return json.loads(line)
