@@ -171,7 +171,6 @@ def test_ranks_that_wait_for_a_peer_have_nothing_to_save_and_do_not_hold_their_g
     assert not any(lives(pid) for pid in pids)
 
 
-@pytest.mark.deep
 def test_a_second_sigterm_kills_ranks_that_do_not_leave(agent: Agent) -> None:
     agent.start("never_leaves")
     pids = [agent.rank_pid(0), agent.rank_pid(1)]

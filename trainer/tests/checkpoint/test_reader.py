@@ -161,7 +161,6 @@ def test_a_damaged_checkpoint_is_gone_once_it_was_passed_over_so_that_rotation_k
     assert resumed(job(tmp_path, attempt=3)) == 12
 
 
-@pytest.mark.deep
 def test_more_checkpoints_than_the_fence_lists_are_kept_over_takeovers(tmp_path: Path) -> None:
     save_alone(tmp_path, *range(1, 71), keep=1000)
     for attempt in (2, 3):

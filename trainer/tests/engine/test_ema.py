@@ -56,7 +56,6 @@ def averaged(gang: Gang, output: Path, *cuts: tuple[int, int], **fields: Any) ->
     return load_file(output / "model/transformer/diffusion_pytorch_model.safetensors")
 
 
-@pytest.mark.deep
 def test_the_average_is_exported_and_goes_on_after_a_restart_with_other_ranks(gang: Gang, tmp_path: Path) -> None:
     whole = averaged(gang, tmp_path / "whole", (6, 2))
     cut = averaged(gang, tmp_path / "cut", (3, 2), (6, 1))

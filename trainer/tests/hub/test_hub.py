@@ -91,7 +91,6 @@ def first(hub: tiny_hub.TinyHub, tiny_flux: Path, tmp_path: Path, monkeypatch: p
     return fetched(hub, tmp_path, uid="a", attempt=1)
 
 
-@pytest.mark.deep
 def test_a_job_keeps_to_the_commit_that_its_first_attempt_took_and_another_job_takes_the_newest(
     hub: tiny_hub.TinyHub, first: Path, tmp_path: Path
 ) -> None:

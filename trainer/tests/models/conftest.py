@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tiny_models import made_tiny
 
-from oarlock_local.pytest_tiers import quick_first
 from oarlock_trainer.models.families import FAMILIES
 
 if TYPE_CHECKING:
     from tiny_pipelines import Tiny
 
 
-@pytest.fixture(scope="session", params=quick_first([*(family.slug for family in FAMILIES.values()), "flux2-dev"], 2))
+@pytest.fixture(scope="session", params=[*(family.slug for family in FAMILIES.values()), "flux2-dev"])
 def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """Of each family, and of a flavor with other encoders. Nobody changes it, but for gradients."""
     from family_pipelines import RECORDS  # noqa: PLC0415 - brings torch

@@ -15,7 +15,7 @@ from oarlock_api.weights import Lora
 from oarlock_trainer.engine import adamw_bf16
 from oarlock_trainer.models.flux.architecture import shaped
 from oarlock_trainer.models.flux.family import FLUX1
-from oarlock_trainer.plan.activations import kept_bytes, width_bytes, working_bytes
+from oarlock_trainer.plan.activations import kept_bytes, width_bytes, widths, working_bytes
 from oarlock_trainer.plan.memory import GB, host_bytes, need
 from oarlock_trainer.plan.parameters import adapters, whole
 from oarlock_trainer.plan.work import Workload
@@ -46,6 +46,17 @@ def test_weights_gradients_and_states_follow_the_table(
     assert states(replace(work, accumulation=4)) == pytest.approx(accumulated, abs=0.06)
     assert states(replace(work, stage=2)) == states(replace(work, stage=2, accumulation=4))
     assert states(replace(work, stage=2)) == pytest.approx(stage_2, abs=0.06)
+
+
+def test_a_block_keeps_the_tokens_that_go_through_it_alone() -> None:
+    double, single = FLUX.kinds
+    apart = (replace(double, text=False), replace(single, image=False))
+    for recomputed, kept in (
+        (0, (widths(double.kept, compiled=True), widths(single.kept, compiled=True))),
+        (double.number + single.number, (1, 1)),
+    ):
+        found = kept_bytes(apart, recomputed=recomputed, token_bytes=1000, compiled=True, text_share=0.25)
+        assert found == round(1000 * (double.number * kept[0] * 0.75 + single.number * kept[1] * 0.25))
 
 
 def test_stage_2_adds_micro_batches_up_in_float32_which_is_the_updates_gradient() -> None:

@@ -65,7 +65,6 @@ def test_diffusers_own_loader_and_comfyuis_sums_take_the_export_and_predict_what
     assert found["comfyui"] < 0.001
 
 
-@pytest.mark.deep
 def test_a_run_that_is_killed_repeats_the_undisturbed_losses_exactly(
     undisturbed: tuple[Path, Run], gang: Gang, tmp_path: Path
 ) -> None:

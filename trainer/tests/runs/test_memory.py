@@ -119,7 +119,6 @@ def test_a_damaged_part_sends_all_ranks_back_to_the_newest_checkpoint(
     assert weights(output) == weights(calm[0])
 
 
-@pytest.mark.deep
 def test_asked_to_leave_right_after_it_went_on_from_memory_a_run_still_saves(
     killed: tuple[Path, Path], gang: Gang, tmp_path: Path
 ) -> None:

@@ -86,7 +86,6 @@ def test_a_picture_that_cannot_be_made_is_told_and_the_run_goes_on(validated: tu
     assert counts == [(2, 2, 1), (4, 3, 0), (5, 3, 0)]
 
 
-@pytest.mark.deep
 def test_pictures_change_nothing_of_what_is_trained(validated: tuple[Path, Run], gang: Gang, tmp_path: Path) -> None:
     _, run = validated
     without = training(gang)

@@ -37,17 +37,23 @@ def each_request(files: S3Files, file: Path) -> list[Callable[[], object]]:
     ]
 
 
-@pytest.mark.parametrize("number", quick_first(range(7), 2))
+_REFUSALS = [
+    (EXPIRED_TOKEN, StorageError, "Renew the Secret r2-keys"),
+    (ACCESS_DENIED, ConfigurationError, "Let the Secret r2-keys list the bucket"),
+    (Refusal(403, "InvalidAccessKeyId"), ConfigurationError, "Correct AWS_ACCESS_KEY_ID"),
+    (Refusal(404, "NoSuchBucket"), ConfigurationError, "Create the bucket, or correct training.data"),
+    (Refusal(403, "RequestTimeTooSkewed"), StorageError, "clock"),
+]
+"""What a service says, and what comes of it."""
+_EACH = [(number, case) for case in _REFUSALS for number in range(7)]
+_FEW = [(number % 7, _REFUSALS[number // 2]) for number in range(10)]
+"""Each refusal of two requests, and each request once."""
+
+
 @pytest.mark.parametrize(
-    "case",
-    [
-        (EXPIRED_TOKEN, StorageError, "Renew the Secret r2-keys"),
-        (ACCESS_DENIED, ConfigurationError, "Let the Secret r2-keys list the bucket"),
-        (Refusal(403, "InvalidAccessKeyId"), ConfigurationError, "Correct AWS_ACCESS_KEY_ID"),
-        (Refusal(404, "NoSuchBucket"), ConfigurationError, "Create the bucket, or correct training.data"),
-        (Refusal(403, "RequestTimeTooSkewed"), StorageError, "clock"),
-    ],
-    ids=lambda case: case[0].code,
+    ("number", "case"),
+    quick_first([*_FEW, *(one for one in _EACH if one not in _FEW)], len(_FEW)),
+    ids=lambda one: one[0].code if isinstance(one, tuple) else str(one),
 )
 def test_what_is_refused_for_good_is_said_at_once_with_what_to_do(
     through: Through, faults: Faults, tmp_path: Path, number: int, case: tuple[Refusal, type[Exception], str]

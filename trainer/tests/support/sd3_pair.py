@@ -61,5 +61,6 @@ PAIR = Pair(
         for name, dual, norms in (("large", (), True), ("medium", DUAL, True), ("without norms", (), False))
     ),
     usual=Case(name="two", batch={"size": 2}, idle=NORMED), bfloat16=0.02,
-    rounded=("hidden_states", "encoder_hidden_states", "pooled_projections"), recomputed=(0, 1, 4), adapted=("attn2.to_q",),
+    rounded=("hidden_states", "encoder_hidden_states", "pooled_projections"), recomputed=(0, 1, 3, 4),
+    adapted=("attn2.to_q",),
 )  # fmt: skip

@@ -141,7 +141,6 @@ def test_the_flight_recorders_of_gpu_ranks_are_asked_and_their_dumps_kept(impati
     assert path.with_name(f"{path.stem}.nccl-trace-rank-1").read_text() == "collectives of rank 1"
 
 
-@pytest.mark.deep
 def test_a_checkpoint_that_is_committed_while_the_ranks_hang_counts(impatient: Agent) -> None:
     del impatient.environment["OARLOCK_SIMULATE_GPUS"]
     impatient.start("its_checkpoint_is_committed_while_it_hangs")

@@ -295,6 +295,21 @@ def test_leave_returns_though_the_leader_is_stuck() -> None:
     assert gang_link._LEAVE_SECONDS < 1, "what it waits for at most: the grace of a pod is not this one's"
 
 
+def test_leave_waits_no_longer_than_it_says_for_a_thread_that_never_ends(
+    gang_of: GangOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gang = gang_of(2)
+    waits: list[float | None] = []
+
+    class Endless:
+        def wait(self, seconds: float | None = None) -> None:
+            waits.append(seconds)
+
+    monkeypatch.setattr(gang.links[0], "_over", Endless())
+    gang.links[0].leave(83, "hang")
+    assert waits == [gang_link._LEAVE_SECONDS]
+
+
 def test_leaving_again_says_nothing_more(gang_of: GangOf) -> None:
     gang = gang_of(3)
     gang.join_all()

@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from oarlock_api.contract.health import Health, HealthState
+from oarlock_api.contract.report import Gpu
 from oarlock_api.contract.status import Degradation, MemoryStatus, PodPhase, parse_status
 from oarlock_local import patience
 from oarlock_trainer.agent.status import metrics
 from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.status.status_server import StatusServer
+from oarlock_trainer.health import circuit
+from oarlock_trainer.health.circuit import Circuit
 from oarlock_trainer.runtime.assignment import Pod
 from oarlock_trainer.runtime.channel import Event, Message
 
@@ -192,6 +195,16 @@ def test_status_is_the_contracts_json(board: StatusBoard) -> None:
     with urllib.request.urlopen(serve(board) + "/status?x=1") as answer:  # noqa: S310
         assert answer.headers["Content-Type"] == "application/json"
         assert parse_status(answer.read().decode()) == board.status
+
+
+def test_a_program_in_the_pod_can_ask_whether_its_gpus_may_be_used(
+    board: StatusBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(circuit.PORT, serve(board).rpartition(":")[2])
+    assert circuit.read() == Circuit("closed")
+    gpu = Gpu(index=3, uuid="GPU-3")
+    board.health(Health(circuit="open", reason="XID 79", gpu=gpu, since="2026-01-01T00:00:00Z"))
+    assert circuit.read() == Circuit("open", "XID 79", gpu, "2026-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize(
