@@ -86,6 +86,12 @@ def test_accumulated_micro_batches_train_as_one_batch_of_their_size(ways: dict[A
     assert len(found["rates"]) == STEPS
 
 
+@pytest.mark.parametrize("stage", [1, 2])
+def test_no_micro_batch_waits_for_all_that_the_device_was_given(ways: dict[Any, Any], stage: int) -> None:
+    """On a GPU, copies of checkpoints and the VAE's pictures would be waited for as well."""
+    assert ways[stage, True, 4]["waits"] == 0
+
+
 def test_overlap_changes_nothing_where_micro_batches_are_accumulated(ways: dict[Any, Any]) -> None:
     assert ways[1, False, 4]["losses"] == ways[1, True, 4]["losses"]
 

@@ -4,7 +4,8 @@
 
 A case is {"training": fields of spec.training, "steps": n, "poison": step, "gradients": of every element, by micro-batch};
 rank 0 answers each with a line of JSON: losses and norms of the steps, rates and largest gradients of the updates as the
-optimizer saw them, checksums of the weights before and after the engine was made and at the end, counted and skipped updates.
+optimizer saw them, checksums of the weights before and after the engine was made and at the end, counted and skipped updates,
+and how often DeepSpeed waited for the whole device meanwhile.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from oarlock_trainer.runtime.uncompiled import import_torch  # noqa: E402
 import_torch()
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from deepspeed.accelerator import get_accelerator  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 from whole_weights import whole_weights  # noqa: E402
@@ -80,6 +82,7 @@ def run(case: dict[str, Any], ranks: RankGroup) -> dict[str, Any]:
     watching = register_optimizer_step_post_hook(note)
     engine = initialize(model, settings, rank_info)
     told["made"] = checksum(engine.weights)
+    waits = count_waits()
     generator = torch.Generator().manual_seed(1)
     target = torch.randn(WIDTH, generator=generator)
     for step in range(steps):
@@ -100,7 +103,16 @@ def run(case: dict[str, Any], ranks: RankGroup) -> dict[str, Any]:
         told["losses"].append(total / rank_info.world_size)
         told["norms"].append(engine.gradient_norm())
     watching.remove()
+    told["waits"] = len(waits)
     return told | {"ended": checksum(engine.weights), "counted": max(counts), "skipped": engine.skipped}
+
+
+def count_waits() -> list[int]:
+    """A list that grows whenever DeepSpeed waits for all that the device has been given."""
+    found: list[int] = []
+    accelerator = get_accelerator()
+    accelerator.synchronize = lambda *_: found.append(1)
+    return found
 
 
 def checksum(model: nn.Module) -> float:

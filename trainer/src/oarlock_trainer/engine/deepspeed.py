@@ -79,6 +79,8 @@ def configuration(training: Training, *, world_size: int) -> dict[str, Any]:
         "zero_optimization": zero,
         "steps_per_print": 2**31,
         "wall_clock_breakdown": False,
+        # Else it waits for the whole device twice in each micro-batch, for words that are not printed either.
+        "timers": {"throughput": {"enabled": False}},
     }
 
 
@@ -279,6 +281,7 @@ def _assert_as_configured(engine: Any, training: Training, *, world_size: int) -
         "communication": torch.bfloat16,
         "accumulation": dealing_of(training, world_size).passes,
         "accumulation type": torch.float32 if _accumulates_in_float32(training) else torch.bfloat16,
+        "throughput timer": False,
     }
     found = {
         "optimizer": type(engine.optimizer).__name__,
@@ -286,6 +289,7 @@ def _assert_as_configured(engine: Any, training: Training, *, world_size: int) -
         "communication": engine.communication_data_type,
         "accumulation": engine.gradient_accumulation_steps(),
         "accumulation type": engine.get_data_types()[1],
+        "throughput timer": engine.tput_timer.config.enabled,
     }
     if found != wanted:
         raise RuntimeError(f"DeepSpeed made {found} of its configuration, which says {wanted}: it is another version")
