@@ -230,6 +230,12 @@ def test_no_gpu_is_asked_for_by_the_image_itself() -> None:
     assert "NVIDIA_VISIBLE_DEVICES" not in " ".join(each.argument for each in all_of(TRAINER, "ENV"))
 
 
+def test_the_driver_is_found_where_gkes_device_plugin_mounts_it() -> None:
+    said = " ".join(each.argument for each in final(TRAINER, "ENV"))
+    assert "LD_LIBRARY_PATH=$LD_LIBRARY_PATH:/usr/local/nvidia/lib:/usr/local/nvidia/lib64" in said
+    assert "PATH=$PATH:/usr/local/nvidia/bin" in said
+
+
 def test_the_trainers_image_leaves_out_what_its_bill_leaves_out() -> None:
     runs = " ".join(each.argument for each in all_of(TRAINER, "RUN"))
     assert "--no-emit-workspace --prune kubernetes" in runs
