@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from pod_environment import of_pod
 
 from oarlock_trainer.ranks import preload
 
@@ -113,3 +114,10 @@ def test_a_gpus_memory_is_in_segments_that_grow_unless_the_job_says_otherwise(
     monkeypatch.setattr(os, "environ", environment)
     preload.settle_environment()
     assert environment.get("PYTORCH_ALLOC_CONF") == found
+
+
+def test_ranks_of_tests_on_gpus_have_a_pods_environment_though_this_process_is_settled_for_the_cpu() -> None:
+    preload.settle_environment()
+    assert (os.environ["DS_ACCELERATOR"], os.environ["TORCHDYNAMO_DISABLE"]) == ("cpu", "1")
+    found = of_pod(gpus=2)
+    assert (found["DS_ACCELERATOR"], found.get("TORCHDYNAMO_DISABLE"), found["WORLD_SIZE"]) == ("cuda", None, "2")

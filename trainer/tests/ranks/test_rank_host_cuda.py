@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pod_environment import of_pod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,7 @@ def run(drivers: Path, program: str, **variables: str) -> tuple[subprocess.Compl
     """A process that finds these drivers, and what it asked of them."""
     calls = drivers / "calls"
     calls.write_text("")
-    environment = os.environ | {"LD_LIBRARY_PATH": str(drivers), "CUDA_CALLS": str(calls)} | variables
+    environment = os.environ | variables | {"LD_LIBRARY_PATH": str(drivers), "CUDA_CALLS": str(calls)}
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True, env=_without(environment)
     )
@@ -90,8 +91,7 @@ def test_asking_whether_cuda_is_initialized_loads_no_driver(drivers: Path) -> No
 
 def test_nothing_that_the_rank_host_imports_initializes_cuda(drivers: Path, tmp_path: Path) -> None:
     warm = f"from oarlock_trainer.ranks import preload\npreload.import_everything(encoders=True)\n{_FORK}"
-    said = {"DS_ACCELERATOR": "cuda", "PYTORCH_NVML_BASED_CUDA_CHECK": "1", "GPUS_PER_NODE": "8"}  # by the agent
-    done, calls = run(drivers, warm, OARLOCK_OUTPUT_DIR=str(tmp_path), **said)
+    done, calls = run(drivers, warm, **of_pod(gpus=8) | {"OARLOCK_OUTPUT_DIR": str(tmp_path)})
     assert (done.stdout.splitlines()[-1:], calls) == (["[(0, 7)]"], []), done.stderr
 
 
@@ -99,11 +99,10 @@ def test_nothing_that_the_rank_host_imports_initializes_cuda(drivers: Path, tmp_
 def test_on_a_gpu_cuda_s_own_driver_says_whether_it_was_initialized() -> None:
     if not Path("/dev/nvidiactl").exists():
         pytest.skip("no CUDA GPU")
-    environment = {key: value for key, value in os.environ.items() if key != "DS_ACCELERATOR"}
     for first, code in (
         ("", 0),
         ("import torch\ntorch.cuda.device_count()\n", 0),
         ("import torch\ntorch.cuda.init()\n", 1),
     ):
-        done = subprocess.run([sys.executable, "-c", first + _FORK], check=False, env=environment)
+        done = subprocess.run([sys.executable, "-c", first + _FORK], check=False, env=of_pod(gpus=1))
         assert done.returncode == code, first

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pod_environment import of_pod
 
 from oarlock_trainer.ranks import preload
 
@@ -38,12 +39,14 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not COUNT, reason="needs a CUD
 several = pytest.mark.skipif(COUNT < 2, reason="needs two GPUs")
 weights = pytest.mark.skipif(not FLUX, reason="OARLOCK_FLUX names no folder with FLUX.1's weights")
 _LORA_IN_DIFFUSERS = Path(__file__).parents[1] / "support" / "lora_in_diffusers.py"
-_DEVICES_BEFORE_THE_FORK = """
-import json, os
-from oarlock_trainer.ranks import preload
+_FORKED_AFTER_ALL_IMPORTS = """
+from oarlock_trainer.ranks import preload, rank_host
 preload.import_everything(encoders=True)
-opened = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
-print(json.dumps([path for path in opened if path.startswith("/dev/nvidia")]))
+ranks = rank_host.ForkedRanks(lambda: 7)
+ranks.start([{"RANK": "0"}])
+while not (ended := ranks.reap()):
+    pass
+print(ended)
 """
 
 
@@ -56,12 +59,16 @@ def run(gang: Gang, output: Path, *, ranks: int = COUNT, on_event: Any = lambda 
     return found
 
 
-def test_imports_open_no_gpu_before_ranks_are_forked() -> None:
-    environment = {**os.environ, "GPUS_PER_NODE": str(COUNT)}
+def test_imports_initialize_no_cuda_before_ranks_are_forked() -> None:
+    """NVML may be open by then, and is no CUDA: the driver itself is asked."""
     done = subprocess.run(
-        [sys.executable, "-c", _DEVICES_BEFORE_THE_FORK], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", _FORKED_AFTER_ALL_IMPORTS],
+        env=of_pod(gpus=COUNT),
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert json.loads(done.stdout.splitlines()[-1]) == []
+    assert done.stdout.splitlines()[-1] == "[(0, 7)]"
 
 
 @several

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from pod_environment import of_pod
+
 from oarlock_local import patience
 from oarlock_trainer.ranks.rank_host import HostEvent
 
@@ -81,7 +83,7 @@ class Gang:
             arguments = [*_ARGUMENTS, "--control", str(control), "--parent", str(os.getpid())]
             self._host = subprocess.Popen(
                 [sys.executable, "-m", "oarlock_trainer.ranks.rank_host", *arguments],
-                env={**os.environ, **_ENVIRONMENT, "OARLOCK_AGENT_FD": str(told), "GPUS_PER_NODE": "1"},
+                env={**of_pod(gpus=1), **_ENVIRONMENT, "OARLOCK_AGENT_FD": str(told)},
                 pass_fds=(control, told), stdout=self._log, stderr=self._log,
             )  # fmt: skip
         os.close(control)
