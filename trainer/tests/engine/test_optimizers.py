@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from oarlock_api.optimization import Optimizer as Settings
-from oarlock_trainer.engine import pieces
+from oarlock_trainer.engine import adamw_8bit, pieces
 from oarlock_trainer.engine.optimizers import make_optimizer
 
 if TYPE_CHECKING:
@@ -49,6 +49,27 @@ def test_lion_follows_its_paper_element_by_element() -> None:
             weights[place] -= rate * (sign + decay * weights[place])
             moments[place] = second * moments[place] + (1 - second) * gradient
     torch.testing.assert_close(found, torch.tensor(weights))
+
+
+def test_a_share_that_its_kernel_cannot_count_is_updated_in_pieces_which_change_no_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It counts elements in an int of 32 bits: FLUX.1's share on four GPUs would come out negative."""
+    from bitsandbytes import functional  # noqa: PLC0415 - takes seconds
+
+    given: list[int] = []
+
+    def note(name: str, gradients: Tensor, *rest: Any, **how: Any) -> None:
+        given.append(gradients.numel())
+        update(name, gradients, *rest, **how)
+
+    (whole,) = trained([start(9000)], settings(name="AdamW8Bit", weightDecay=0.1))
+    update = functional.optimizer_update_8bit_blockwise
+    monkeypatch.setattr(functional, "optimizer_update_8bit_blockwise", note)
+    monkeypatch.setattr(adamw_8bit, "_PIECE", 4096)
+    (cut,) = trained([start(9000)], settings(name="AdamW8Bit", weightDecay=0.1))
+    assert torch.equal(cut, whole)
+    assert given == [4096, 4096, 808] * STEPS
 
 
 @pytest.mark.parametrize("name", ["AdamW", "Lion"])

@@ -1,8 +1,8 @@
 """AdamW with moments of 8 bits (Dettmers et al. 2022), by bitsandbytes: a quarter of the memory that AdamW's moments take.
 
 Each block of 256 elements of a moment is kept as codes of a table and the block's largest magnitude. Tensors of fewer than
-4096 elements keep float32. Of the libraries this one takes a flat shard of any length; torchao's falls back to float32
-without a word where the length is no multiple of its block.
+4096 elements keep float32. Of the libraries this one takes a flat shard of any length (a long one in pieces, see
+`_PIECE`); torchao's falls back to float32 without a word where the length is no multiple of its block.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 BLOCK = 256
+_PIECE = 2**30
+"""Elements that a kernel is given at once, which counts them in an int of 32 bits: FLUX.1's share on 4 GPUs has 3e9. They are
+whole blocks, so that pieces change no number."""
 _CHUNK = BLOCK << 16
 """Elements that are quantized at once: 64 MB of float32, and twice that while they are."""
 
@@ -26,9 +29,37 @@ def make_adamw_8bit(
 ) -> Optimizer:
     """Bitsandbytes' optimizer, with a table of codes that is its own mirror image."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it offers kernels from the internet
-    from bitsandbytes.optim import AdamW8bit  # noqa: PLC0415 - takes seconds that others need not pay
+    from bitsandbytes.functional import optimizer_update_8bit_blockwise  # noqa: PLC0415 - takes seconds
+    from bitsandbytes.optim import AdamW8bit  # noqa: PLC0415
 
-    optimizer = AdamW8bit(groups, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+    class InPieces(AdamW8bit):  # type: ignore[misc]  # the library has no types
+        def update_step(self, group: dict[str, Any], p: Any, gindex: int, pindex: int) -> None:
+            if p.numel() <= _PIECE:
+                super().update_step(group, p, gindex, pindex)
+                return
+            state = self.state[p]
+            state["step"] += 1
+            kept = [state[name].view(-1) for name in ("state1", "state2")]
+            largest = [state[name] for name in ("absmax1", "absmax2")]
+            tables = [state[name] for name in ("qmap1", "qmap2")]
+            for at in range(0, p.numel(), _PIECE):
+                piece, blocks = slice(at, at + _PIECE), slice(at // BLOCK, (at + _PIECE) // BLOCK)
+                optimizer_update_8bit_blockwise(
+                    self.optimizer_name,
+                    p.grad.reshape(-1)[piece],
+                    p.data.view(-1)[piece],
+                    *(one[piece] for one in kept),
+                    *group["betas"],
+                    *(0.0, 0.0),  # of another optimizer's third moment
+                    group["eps"],
+                    state["step"],
+                    group["lr"],
+                    *tables,
+                    *(one[blocks] for one in largest),
+                    weight_decay=group["weight_decay"],
+                )
+
+    optimizer = InPieces(groups, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
     # Its table has 1 and not -1: a block whose largest magnitude is a negative number would shrink by 0.7 % whenever it is
     # quantized. With -1 what was read from a block and is written back into it is the same block, bit by bit.
     optimizer.name2qmap["dynamic"][0] = -1.0
