@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
+import torch.distributed as dist
+
+from oarlock_trainer.engine import numa, process_group
+from oarlock_trainer.runtime.job import RankInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -171,3 +177,20 @@ def test_nothing_is_unpickled_that_the_gangs_key_has_not_sealed_for_this_exchang
     assert "rank 0: what rank 1 sent is not sealed with the gang's key" in done.stdout, done.stderr
     if key != "none":
         assert not opened.exists()
+
+
+@pytest.mark.parametrize(("world_size", "bound"), [(1, None), (2, torch.device("cuda", 0))])
+def test_a_gpu_that_is_alone_is_not_bound_to_its_group_which_could_not_be_split(
+    monkeypatch: pytest.MonkeyPatch, world_size: int, bound: torch.device | None
+) -> None:
+    """DeepSpeed would end with CUDA's error 600 when it makes groups of its own (its issue 8248)."""
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(process_group, "choose_device", lambda _job: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _device: None)
+    monkeypatch.setattr(numa, "pin", lambda *_: set())
+    monkeypatch.setattr(process_group, "_bound_new_groups", lambda _timeout: None)
+    monkeypatch.setattr(dist, "init_process_group", lambda backend, **how: asked.update(how, backend=backend))
+    monkeypatch.setattr(dist, "new_group", lambda **_: None)
+    rank_info = RankInfo(rank=0, local_rank=0, world_size=world_size, local_world_size=world_size)
+    process_group.join(SimpleNamespace(rank_info=rank_info, key=None))  # type: ignore[arg-type]
+    assert (asked["backend"], asked["device_id"], asked["world_size"]) == ("nccl", bound, world_size)

@@ -151,9 +151,9 @@ def join(job: Job, *, store: Store | None = None) -> RankGroup:
     if device.type == "cuda":
         torch.cuda.set_device(device)
         numa.pin(device, os.environ)
-        dist.init_process_group(
-            "nccl", timeout=timeout, device_id=device, store=store, rank=rank, world_size=world_size
-        )
+        # A group of one rank that is bound to its GPU can't be split into DeepSpeed's groups (its issue 8248).
+        bound = device if world_size > 1 else None
+        dist.init_process_group("nccl", timeout=timeout, device_id=bound, store=store, rank=rank, world_size=world_size)
         control = dist.new_group(backend="gloo", timeout=timeout)
     else:
         dist.init_process_group("gloo", timeout=timeout, store=store, rank=rank, world_size=world_size)
