@@ -211,6 +211,17 @@ def test_events_are_heard_where_readings_take_all_the_time_and_before_what_they_
     assert (symptom.xid, symptom.verdict) == (94, GpuVerdict.RESTART_PROCESS)
 
 
+def test_the_count_that_a_contained_error_leaves_behind_costs_no_node(monitored: Monitored) -> None:
+    """The monitor outlives the ranks that start anew in their pod: what it read before them is no baseline any more."""
+    monitored.watching()
+    monitored.gpus.set("1:ecc=1", "1:xid=94")
+    assert (monitored.symptom().xid, monitored.stays_silent_for(25)) == (94, True)
+    monitored.gpus.set("1:ecc=2")
+    symptom = monitored.symptom()
+    assert (symptom.probe, symptom.verdict) == ("ecc", GpuVerdict.REPLACE_NODE)
+    assert "1 uncorrectable" in symptom.summary
+
+
 def test_a_driver_without_quick_probes_confirms_a_loss_a_second_later(monitored: Monitored) -> None:
     """An old driver is asked every five seconds; a GPU in doubt in every round."""
     monitored.gpus.set("old", "noevents")

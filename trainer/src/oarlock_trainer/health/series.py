@@ -79,3 +79,5 @@ class Probe:
     """One value. Raises NVMLError."""
     judge: Callable[[Series], Suspicion | None]
     """What the readings say. Pure."""
+    counts_xids: frozenset[int] = frozenset()
+    """XIDs that have a verdict of their own and are counted here as well: after one of them, readings begin anew."""

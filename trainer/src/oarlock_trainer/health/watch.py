@@ -35,6 +35,8 @@ class GpuWatch:
     def __init__(self, stamp: Callable[[], str]) -> None:
         self._stamp = stamp
         self._series: dict[tuple[str, int], Series] = {}
+        self._probes: dict[str, Probe] = {}
+        """Those that were read."""
         self._losses: dict[int, _Loss] = {}
         self._told: set[tuple[int, str, GpuVerdict]] = set()
 
@@ -45,6 +47,7 @@ class GpuWatch:
     def take(self, probe: Probe, gpu: Gpu, value: Any, now: float) -> Symptom | None:
         """One reading; the symptom that it completes, once."""
         self._losses.pop(gpu.index, None)
+        self._probes[probe.name] = probe
         reading = Reading(now, value)
         series = self._series.setdefault((probe.name, gpu.index), Series(reading))
         series.readings.append(reading)
@@ -62,6 +65,9 @@ class GpuWatch:
 
     def xid(self, gpu: Gpu, number: int, action: int | None) -> Symptom | None:
         """The driver told of an XID; `action` is its recovery action right after, None where it tells none."""
+        for probe in self._probes.values():
+            if number in probe.counts_xids:
+                self._series.pop((probe.name, gpu.index), None)
         verdict, words = xids.verdict_of(number, action=action)
         if verdict is GpuVerdict.IGNORE:
             return None

@@ -48,7 +48,10 @@ def _uncorrectable(handle: Handle) -> int:
 
 
 def _data_lost(series: Series) -> Suspicion | None:
-    """One new error is enough: data are lost. It counts at the second reading: a contained one (XID 94) is told by then."""
+    """One new error is enough: data are lost. It counts at the second reading: a contained one (XID 94) is told by then.
+
+    The event may come after the first reading that has it, and never long after.
+    """
     if (new := min(series.last(_CONFIRM)) - series.first.value) > 0:
         words = f"had {new} uncorrectable memory errors since the start"
         return Suspicion(verdict=GpuVerdict.REPLACE_NODE, words=words, value=series.latest)
@@ -61,6 +64,7 @@ ECC = Probe(
     every=5.0,
     read=_uncorrectable,
     judge=_data_lost,
+    counts_xids=frozenset({94}),  # contained: the processes that had the memory end, and the GPU goes on
 )
 
 
