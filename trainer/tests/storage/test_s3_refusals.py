@@ -45,13 +45,13 @@ _REFUSALS = [
     (Refusal(403, "RequestTimeTooSkewed"), StorageError, "clock"),
 ]
 """What a service says, and what comes of it."""
-_EACH = [(number, case) for case in _REFUSALS for number in range(7)]
-_FEW = [(number % 7, _REFUSALS[number // 2]) for number in range(10)]
+_EACH = [(case, number) for case in _REFUSALS for number in range(7)]
+_FEW = [(_REFUSALS[number // 2], number % 7) for number in range(10)]
 """Each refusal of two requests, and each request once."""
 
 
 @pytest.mark.parametrize(
-    ("number", "case"),
+    ("case", "number"),
     quick_first([*_FEW, *(one for one in _EACH if one not in _FEW)], len(_FEW)),
     ids=lambda one: one[0].code if isinstance(one, tuple) else str(one),
 )
