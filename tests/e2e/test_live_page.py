@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 
+from oarlock_local.patience import eventually
 from tests.e2e.jobs import SMALL, Jobs
 from tests.page.conftest import pictures as pictures_folder
 from tests.page.serving import laptop
@@ -73,12 +74,17 @@ def test_logs_of_all_pods_follow_in_words(visit: Visit, pictures: Path) -> None:
 
 
 def test_the_slider_leads_through_the_pictures_and_one_fills_the_window(visit: Visit, pictures: Path) -> None:
-    visit.to(f"{HERE}/pictures")
+    slider = visit.page.get_by_role("slider")
+
+    def leads_somewhere() -> bool:
+        visit.to(f"{HERE}/pictures")
+        return slider.count() > 0
+
+    eventually(leads_somewhere, "pictures of a second step")
     image = visit.page.locator("main figure img").first
     shown = "image => image.complete && image.naturalWidth > 0"
     visit.page.wait_for_function(f"() => ({shown})(document.querySelector('main figure img'))")
     newest = image.get_attribute("src")
-    slider = visit.page.get_by_role("slider")
     slider.focus()
     visit.page.keyboard.press("Home")
     expect(image).not_to_have_attribute("src", newest or "")
