@@ -17,7 +17,6 @@ from tests.changed import (
     changed_since,
     chosen_since,
 )
-from tests.tiers import budget
 
 ROOT = Path(__file__).parents[1]
 FILES = {
@@ -42,6 +41,11 @@ FILES = {
     "trainer/tests/support/program.py": "import gang",
     "trainer/tests/runs/test_gang.py": "from gang import Gang",
     "trainer/tests/runs/test_program.py": "PROGRAM = SUPPORT / 'program.py'",
+    "trainer/tests/models/conftest.py": (
+        "import pytest\n@pytest.fixture(params=quick_first(['flux', 'wan']))\ndef tiny(request):\n    return request.param\n"
+    ),
+    "trainer/tests/models/test_captions.py": "def test_it(tiny): ...",
+    "trainer/tests/models/test_nothing_tiny.py": "def test_it(): ...",
     "operator/tests/nodes/test_pool.py": "import pytest\n@pytest.mark.deep\ndef test_it():\n    from worlds import NAME",
     "operator/tests/test_gone_too.py": "def test_it():\n    from oarlock_operator import gone",
     "operator/tests/cases.yaml": "",
@@ -145,10 +149,14 @@ def test_a_test_that_has_changed_is_nearer_than_one_that_a_table_names(small: Pa
     assert found[small / "tests/e2e/test_gpu_faults.py"] is Nearness.CHANGED
 
 
-def test_here_every_file_with_deep_tests_is_known_by_what_it_says() -> None:
-    repository = Repository(ROOT)
-    there = [name for name in budget.read() if (ROOT / name).exists()]
-    assert [name for name in there if not repository.is_deep(ROOT / name)] == []
+def test_a_file_has_deep_tests_where_a_fixture_that_it_uses_has_deep_values(small: Path) -> None:
+    repository = Repository(small)
+    found = {name for name in ALL if repository.is_deep(small / name)}
+    assert found == {
+        "operator/tests/nodes/test_pool.py",
+        "trainer/tests/models/test_captions.py",
+        *(name for name in ALL if name.startswith("tests/e2e/")),
+    }
 
 
 def test_what_is_no_commit_is_refused_though_a_folder_has_its_name(committed: Path) -> None:
