@@ -217,13 +217,16 @@ class Repository:
 
     def _names_it(self, by: Path, gone: Path) -> bool:
         """Whether a file names a module that is not there any more."""
-        if by not in self._named:
-            self._named[by] = _names(by, ast.parse(by.read_text(encoding="utf-8")).body)
         parts = gone.relative_to(self.root).parts
         start = parts.index("src") + 1 if "src" in parts else 0 if parts[0] == "tests" else 2
         name = _dotted(Path(*parts[start:]))
         names = {name} if "src" in parts or parts[0] == "tests" else {name, gone.stem}
-        return any(each == one or each.startswith(f"{one}.") for each in self._named[by] for one in names)
+        return any(each == one or each.startswith(f"{one}.") for each in self._names_of(by) for one in names)
+
+    def _names_of(self, path: Path) -> set[str]:
+        if path not in self._named:
+            self._named[path] = _names(path, ast.parse(path.read_text(encoding="utf-8")).body)
+        return self._named[path]
 
     def _below(self, test: Path, folders: tuple[str, ...]) -> bool:
         name = str(test.relative_to(self.root))
@@ -231,7 +234,7 @@ class Repository:
 
     def _leads_to(self, path: Path) -> frozenset[Path]:
         if path not in self._direct:
-            found = {self._find(name, path) for name in _names(path, ast.parse(path.read_text(encoding="utf-8")).body)}
+            found = {self._find(name, path) for name in self._names_of(path)}
             for conftest in self._conftests(path):
                 found |= {self._find(name, conftest) for name in _names(conftest, self._used(conftest, path))}
             if path.name.startswith("test_") and _OF_A_CLUSTER.search(path.read_text(encoding="utf-8")):

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from oarlock_local.pytest_tiers import Tier
 from tests.changed import SUITES, Nearness, UnknownCommitError, chosen_since
 from tests.tiers import budget, history, report
-from tests.tiers.lanes import ROOT, Ended, Part, make_what_tests_need, parts_of, run
+from tests.tiers.lanes import ROOT, Ended, Part, make_what_tests_need, parts_of, run, worst
 
 
 def main(arguments: list[str]) -> int:
@@ -39,11 +39,10 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(not_run)
     seconds = time.monotonic() - began
     tests = report.read(records)
-    worst = next(each for each in (Ended.FAILED, Ended.AGAIN, Ended.PASSED) if each in ended)
     if asked.record:
-        history.add(tests, of=commit, tier=asked.tier, seconds=seconds, ended=worst)
+        history.add(tests, of=commit, tier=asked.tier, seconds=seconds, ended=worst(ended))
     sys.stdout.write(report.summary(tests, seconds=seconds, records=records))
-    return 1 if worst is Ended.FAILED else 0
+    return 1 if Ended.FAILED in ended else 0
 
 
 def _extra() -> list[str]:

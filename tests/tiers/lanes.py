@@ -52,6 +52,11 @@ class Ended(StrEnum):
     FAILED = "failed"
 
 
+def worst(ended: Iterable[Ended]) -> Ended:
+    """How several runs ended together."""
+    return max(ended, key=list(Ended).index)
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """What is run of one suite: all of it, or these files, by their paths below the suite's folder."""
@@ -207,7 +212,7 @@ class Runs:
             if code:
                 self.fail(f"== {part.suite}: failed alone, too")
             else:
-                self.ended = Ended.FAILED if self.ended is Ended.FAILED else Ended.AGAIN
+                self.ended = worst((self.ended, Ended.AGAIN))
                 self.say("passed only when run alone; each wants a look:")
                 self.say("\n".join(f"  {part.suite}: {name}" for name in part.files))
 

@@ -55,6 +55,7 @@ def fates(
     kept: Counter[str] = Counter()
     rows: Counter[tuple[str, str, str]] = Counter()
     quick_functions = set(map(function, quick))
+    named_quick, named_deep = quick | quick_functions, deep | set(map(function, deep))
     for name in old:
         if name in quick:
             kept[name.split("::", maxsplit=1)[0]] += 1
@@ -63,19 +64,11 @@ def fates(
             rows[function(name), "deep", beside] += 1
         else:
             fate, where = told.get(name) or told.get(function(name)) or ("LOST", "in no list of tests/tiers/merged")
-            if fate == "merged":
-                fate = _fate_of_a_merged_one(where, quick=quick, deep=deep)
+            if fate == "merged" and where not in named_quick:
+                fate = "merged, deep" if where in named_deep else "LOST"
             rows[function(name), fate, where] += 1
     files = [(file, str(count), "kept", "") for file, count in sorted(kept.items())]
     return [*files, *((name, str(count), fate, where) for (name, fate, where), count in sorted(rows.items()))]
-
-
-def _fate_of_a_merged_one(where: str, *, quick: set[str], deep: set[str]) -> str:
-    """`where`: the test that it was merged into, or that test's function."""
-    for fate, tests in (("merged", quick), ("merged, deep", deep)):
-        if where in tests or where in set(map(function, tests)):
-            return fate
-    return "LOST"
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -19,8 +19,8 @@ from pathlib import Path
 import coverage
 
 from tests.changed import SUITES
+from tests.tiers.lanes import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TABLE = Path(__file__).with_name("reached.tsv")
 FOLDER = ROOT / "out" / "coverage"
 PACKAGES = [ROOT / suite / "src" for suite in SUITES if suite not in {"tests", "local"}]
@@ -28,7 +28,7 @@ PACKAGES = [ROOT / suite / "src" for suite in SUITES if suite not in {"tests", "
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class Module:
     """A module of the product: its path below the repository, its lines of code, and those that nothing reached."""
 
     path: str
@@ -48,7 +48,7 @@ def main() -> int:
     return code
 
 
-def by_distribution(files: Iterable[File]) -> str:
+def by_distribution(files: Iterable[Module]) -> str:
     """A table in Markdown: lines of code, and the share of them that was reached."""
     totals: dict[str, list[int]] = {}
     for file in files:
@@ -77,7 +77,7 @@ def _settings() -> Path:
     return file
 
 
-def _measured(settings: Path) -> list[File]:
+def _measured(settings: Path) -> list[Module]:
     found = coverage.Coverage(config_file=str(settings))
     found.combine(strict=True)
     files = []
@@ -85,7 +85,7 @@ def _measured(settings: Path) -> list[File]:
         for path in sorted(package.rglob("*.py")):
             _, lines, _, missed, _ = found.analysis2(str(path))
             if lines:
-                files.append(File(path.relative_to(ROOT).as_posix(), len(lines), len(missed)))
+                files.append(Module(path.relative_to(ROOT).as_posix(), len(lines), len(missed)))
     return files
 
 

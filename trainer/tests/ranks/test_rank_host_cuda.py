@@ -34,6 +34,7 @@ int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned lo
 }
 """
 _NVML = "int nvmlInit(void) { return 0; }\nint nvmlDeviceGetCount_v2(unsigned *count) { *count = 8; return 0; }\n"
+_IMPORTS = "from oarlock_trainer.ranks import preload\npreload.import_everything(encoders=True)\n"
 _FORK = """
 from oarlock_trainer.ranks import rank_host
 ranks = rank_host.ForkedRanks(lambda: 7)
@@ -90,8 +91,7 @@ def test_asking_whether_cuda_is_initialized_loads_no_driver(drivers: Path) -> No
 
 
 def test_nothing_that_the_rank_host_imports_initializes_cuda(drivers: Path, tmp_path: Path) -> None:
-    warm = f"from oarlock_trainer.ranks import preload\npreload.import_everything(encoders=True)\n{_FORK}"
-    done, calls = run(drivers, warm, **of_pod(gpus=8) | {"OARLOCK_OUTPUT_DIR": str(tmp_path)})
+    done, calls = run(drivers, _IMPORTS + _FORK, **of_pod(gpus=8) | {"OARLOCK_OUTPUT_DIR": str(tmp_path)})
     assert (done.stdout.splitlines()[-1:], calls) == (["[(0, 7)]"], []), done.stderr
 
 
@@ -101,8 +101,11 @@ def test_on_a_gpu_cuda_s_own_driver_says_whether_it_was_initialized() -> None:
         pytest.skip("no CUDA GPU")
     for first, code in (
         ("", 0),
+        (_IMPORTS, 0),  # NVML may be open by then, and is no CUDA
         ("import torch\ntorch.cuda.device_count()\n", 0),
         ("import torch\ntorch.cuda.init()\n", 1),
     ):
-        done = subprocess.run([sys.executable, "-c", first + _FORK], check=False, env=of_pod(gpus=1))
-        assert done.returncode == code, first
+        command = [sys.executable, "-c", first + _FORK]
+        done = subprocess.run(command, check=False, env=of_pod(gpus=1), capture_output=True, text=True)
+        forked = [] if code else ["[(0, 7)]"]
+        assert (done.returncode, done.stdout.splitlines()[-1:]) == (code, forked), first + done.stderr

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pod_environment import of_pod
 
 from oarlock_trainer.ranks import preload
 
@@ -39,15 +38,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not COUNT, reason="needs a CUD
 several = pytest.mark.skipif(COUNT < 2, reason="needs two GPUs")
 weights = pytest.mark.skipif(not FLUX, reason="OARLOCK_FLUX names no folder with FLUX.1's weights")
 _LORA_IN_DIFFUSERS = Path(__file__).parents[1] / "support" / "lora_in_diffusers.py"
-_FORKED_AFTER_ALL_IMPORTS = """
-from oarlock_trainer.ranks import preload, rank_host
-preload.import_everything(encoders=True)
-ranks = rank_host.ForkedRanks(lambda: 7)
-ranks.start([{"RANK": "0"}])
-while not (ended := ranks.reap()):
-    pass
-print(ended)
-"""
 
 
 def run(gang: Gang, output: Path, *, ranks: int = COUNT, on_event: Any = lambda _event: None, **fields: Any) -> Run:
@@ -57,18 +47,6 @@ def run(gang: Gang, output: Path, *, ranks: int = COUNT, on_event: Any = lambda 
     found = gang.run(output, gang.training(**fields), **facts)
     assert set(found.codes.values()) == {0}, gang.log()
     return found
-
-
-def test_imports_initialize_no_cuda_before_ranks_are_forked() -> None:
-    """NVML may be open by then, and is no CUDA: the driver itself is asked."""
-    done = subprocess.run(
-        [sys.executable, "-c", _FORKED_AFTER_ALL_IMPORTS],
-        env=of_pod(gpus=COUNT),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "[(0, 7)]"
 
 
 @several

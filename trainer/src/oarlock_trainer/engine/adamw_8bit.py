@@ -50,7 +50,8 @@ def make_adamw_8bit(
                     p.data.view(-1)[piece],
                     *(one[piece] for one in kept),
                     *group["betas"],
-                    *(0.0, 0.0),  # of another optimizer's third moment
+                    0.0,
+                    0.0,  # of another optimizer's third moment, as the number before
                     group["eps"],
                     state["step"],
                     group["lr"],
