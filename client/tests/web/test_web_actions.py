@@ -218,7 +218,10 @@ def test_a_job_that_somebody_else_deletes_while_it_stops_is_no_failure(api: Fake
     assert {event["reason"] for event in events(api)} == {"StopRequested", "StopDone"}
 
 
-def test_a_second_stop_while_it_stops_leads_to_the_job_and_writes_nothing(api: FakeApi, page: TestClient) -> None:
+def test_a_second_stop_while_it_stops_leads_to_the_job_and_writes_nothing(
+    api: FakeApi, page: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oarlock.job.LOOK_SECONDS", 0.05)
     found = job(api)
     fields = form(page.get("/jobs/team/flux/stop").text)
     page.post("/jobs/team/flux/stop", data=fields)

@@ -9,6 +9,7 @@ import pytest
 from fake_api import JOBS, FakeApi
 from starlette.testclient import TestClient
 
+from oarlock.web import live
 from oarlock.web.drawn.sparkline import sparkline
 
 EVIL = "<script>alert(1)</script>"
@@ -88,7 +89,10 @@ def test_one_outlier_does_not_flatten_a_sparkline() -> None:
     assert len(heights) > 15
 
 
-def test_a_change_comes_by_itself_and_only_what_changed(api: FakeApi, listen: Any) -> None:
+def test_a_change_comes_by_itself_and_only_what_changed(
+    api: FakeApi, listen: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "GATHER_SECONDS", 0.05)
     for name in "abc":
         job(api, name)
     stream = listen("/live/jobs")

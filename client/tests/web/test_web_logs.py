@@ -14,9 +14,10 @@ import pytest
 from fake_api import FakeApi
 from starlette.testclient import TestClient
 
+from oarlock import followed_logs
 from oarlock.errors import ForbiddenError, NotNowError
 from oarlock.logs import LogLine
-from oarlock.web import tails
+from oarlock.web import live, tails
 from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.drawn.logs import parse_pods, told
@@ -196,7 +197,11 @@ def test_nothing_that_a_log_says_becomes_markup(api: FakeApi, page: TestClient) 
     assert text.count("&lt;script&gt;alert(1)") > 2
 
 
-def test_a_new_line_comes_by_itself_and_with_it_its_block_alone(api: FakeApi, listen: Any) -> None:
+def test_a_new_line_comes_by_itself_and_with_it_its_block_alone(
+    api: FakeApi, listen: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "GATHER_SECONDS", 0.05)
+    monkeypatch.setattr(followed_logs, "LOOK_SECONDS", 0.05)
     job(api)
     log = "/api/v1/namespaces/default/pods/flux-1-0/log"
     api.add_pod("flux", 1, 0, "".join(f"2026-01-01T00:00:01Z line {number}\n" for number in range(60)))

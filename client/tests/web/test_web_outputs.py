@@ -146,7 +146,7 @@ def test_an_output_that_is_read_slowly_is_read_once_within_the_budget_and_shown_
     monkeypatch.setattr(outputs, "_read", slowly)
     monkeypatch.setattr(Budget, "share", seen_share)
     with monkeypatch.context() as patch:
-        patch.setattr(Storage.__init__, "__kwdefaults__", {"seconds": 1.0})
+        patch.setattr(Storage.__init__, "__kwdefaults__", {"seconds": 0.4})
         for view in (f"{JOB}/curve", JOB):
             assert "does not answer" in page.get(view).text
     assert [one.used for one in room] == [outputs.READ_BYTES]

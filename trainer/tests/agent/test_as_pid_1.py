@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import own_program
 import pytest
-from agent_process import lives
+from agent_process import SETTLES_SOON, lives
 
 from oarlock_local.patience import eventually
 
@@ -95,6 +95,7 @@ def test_pid_1_reaps_orphans(contained: Agent) -> None:
 
 
 def test_a_killed_rank_is_reported_by_pid_1_with_its_signal(contained: Agent) -> None:
+    contained.altered |= SETTLES_SOON
     contained.start("first_rank_is_killed")
     assert contained.wait() == 128 + signal.SIGKILL
     assert contained.report()["firstErrorRank"] == 0

@@ -80,6 +80,7 @@ def test_accelerates_configuration_is_rendered(agent: Agent) -> None:
 
 
 def test_a_failing_rank_is_reported_while_the_others_still_live_and_then_all_are_gone(agent: Agent) -> None:
+    agent.altered = {"oarlock_trainer.agent.supervise:_SETTLE_SECONDS": 0.5}  # in which the others see the report
     agent.start("first_rank_fails")
     pids = [agent.rank_pid(0), agent.rank_pid(1)]
     assert agent.wait() == 1

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _ASKS_ALWAYS = """
 from dataclasses import replace
-from oarlock_trainer.health import monitor
-monitor.ROUND_SECONDS = 0.2
-monitor.PROBES = tuple(replace(probe, every=0.2) for probe in monitor.PROBES)
+from oarlock_trainer.health import monitor, watch
+monitor.ROUND_SECONDS = watch.CONFIRM_SECONDS = 0.02
+monitor.PROBES = tuple(replace(probe, every=0.02) for probe in monitor.PROBES)
 monitor.main()
 """
 """The same monitor, which asks everything all the time: what it asks for once a minute, too."""
@@ -213,7 +213,7 @@ def test_events_are_heard_where_readings_take_all_the_time_and_before_what_they_
 
 def test_the_count_that_a_contained_error_leaves_behind_costs_no_node(monitored: Monitored) -> None:
     """The monitor outlives the ranks that start anew in their pod: what it read before them is no baseline any more."""
-    monitored.watching()
+    monitored.watching(_ASKS_ALWAYS)
     monitored.gpus.set("1:ecc=1", "1:xid=94")
     assert (monitored.symptom().xid, monitored.stays_silent_for(25)) == (94, True)
     monitored.gpus.set("1:ecc=2")

@@ -108,7 +108,7 @@ def test_asked_to_stop_what_makes_is_dropped_and_what_stores_is_ended() -> None:
             futures.extend(making.submit(stored.append, "never") for _ in range(3))
             futures.append(storing.submit(stored.append, "kept"))
             assert begun.wait(patience.SECONDS)
-            wait_for(futures[0], stop)
+            wait_for(futures[0], stop, every=0.01)
 
     with pytest.raises(LeftOnRequest):
         work()

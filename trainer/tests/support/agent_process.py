@@ -38,6 +38,19 @@ def _runs(stat: Path) -> bool:
     return False
 
 
+LOST_SOON: dict[str, float] = {
+    "oarlock_trainer.agent.parts:HEARTBEAT_SECONDS": 0.2,
+    "oarlock_trainer.agent.parts:SILENCE_SECONDS": 1.0,
+    "oarlock_trainer.agent.rounds.gang_rounds:SILENCE_SECONDS": 1.0,
+    "oarlock_trainer.agent.rounds.gang_rounds:KILL_SECONDS": 0.5,
+    "oarlock_trainer.agent.supervise:_TICK_SECONDS": 0.2,
+}
+"""For `Agent.altered`, of all agents of a gang: whoever falls silent is lost after a second, and its ranks are gone soon."""
+
+SETTLES_SOON: dict[str, float] = {"oarlock_trainer.agent.supervise:_SETTLE_SECONDS": 0.2}
+"""For `Agent.altered`: ranks that live still get that long to name another cause than the first one."""
+
+
 class Agent:
     """`oarlock-trainer agent` as a child process, with everything that it reads and writes below one folder."""
 
@@ -74,8 +87,8 @@ class Agent:
             "MASTER_PORT": "29500",
         }
         self.launcher: tuple[str, ...] = ()
-        self.altered: dict[str, float] = {}
-        """Seconds of the agent's own that are others in this test, by MODULE:NAME (altered_agent.py)."""
+        self.altered: dict[str, float | list[float] | str] = {}
+        """What of the agent's own, seconds above all, that are others in this test, by MODULE:NAME (altered_agent.py)."""
         self.process: subprocess.Popen[bytes] | None = None
         self._port = ""
 

@@ -40,6 +40,7 @@ def create(folder: Path) -> GpuPod:
     (folder / "job.json").write_text(json.dumps(_JOB))
     environment = {
         "NVML_LIBRARY": str(nvml.install(folder)),
+        "PYTHONPATH": str(Path(__file__).parent),  # where hurried_monitor is
         "OARLOCK_CONFIG": str(folder / "job.json"),
         "MACHINE_RANK": "0",
         "MASTER_ADDR": "flux-0",

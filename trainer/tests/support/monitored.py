@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oarlock_local import nvml, patience
@@ -15,20 +16,11 @@ from oarlock_trainer.health.messages import Line, News
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from oarlock_trainer.health.symptom import Symptom
 
 
-_TEN_TIMES_AS_FAST = """
-from dataclasses import replace
-from oarlock_trainer.health import monitor, watch
-monitor.ROUND_SECONDS /= 10
-monitor.LOOK_SECONDS /= 10
-watch.CONFIRM_SECONDS /= 10
-monitor.PROBES = tuple(replace(probe, every=probe.every / 10) for probe in monitor.PROBES)
-monitor.main()
-"""
+_TEN_TIMES_AS_FAST = (Path(__file__).parent / "hurried_monitor.py").read_text()
 
 
 class Monitored:

@@ -14,7 +14,7 @@ from oarlock_trainer.agent.gpus.gpu_guard import GpuGuard
 from oarlock_trainer.agent.hangs.hang import Starts
 from oarlock_trainer.agent.hangs.hang_guard import HangGuard
 from oarlock_trainer.agent.hangs.stacks_on_request import StacksOnRequest
-from oarlock_trainer.agent.link.gang_link import GangLink
+from oarlock_trainer.agent.link.gang_link import HEARTBEAT_SECONDS, SILENCE_SECONDS, GangLink
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.questions import Questions
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
@@ -228,6 +228,8 @@ def _listen(
             nodes=assignment.pods,
             leader=assignment.master_address,
             port=port,
+            heartbeat=HEARTBEAT_SECONDS,
+            silence=SILENCE_SECONDS,
             key=assignment.key,
             node=pod.node,
             incarnation=pod.incarnation,

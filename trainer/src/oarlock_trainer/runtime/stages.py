@@ -123,11 +123,11 @@ def ahead(
     yield from waiting
 
 
-def wait_for(future: Future[Result], go_on: Callable[[], None]) -> Result:
-    """A future's result, or what it raised; `go_on` is called every second meanwhile, and may raise."""
+def wait_for(future: Future[Result], go_on: Callable[[], None], *, every: float = _TURN_SECONDS) -> Result:
+    """A future's result, or what it raised; `go_on` is called after each `every` seconds of waiting, and may raise."""
     while True:
         try:
-            return future.result(timeout=_TURN_SECONDS)
+            return future.result(timeout=every)
         except TimeoutError:
             if future.done():
                 return future.result()

@@ -1,4 +1,4 @@
-"""A pod with pretended GPUs for each test that asks for one."""
+"""A pod with pretended GPUs for each test that asks for one; its monitor is ten times as fast as the one that ships."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import gpu_pod as pods
 import pytest
 
 from oarlock_local import nvml
+from oarlock_trainer.agent.gpus import gpu_health
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def gpu_pod(tmp_path: Path) -> Iterator[pods.GpuPod]:
+def gpu_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pods.GpuPod]:
     if reason := nvml.why_no_library():
         pytest.skip(reason)
+    monkeypatch.setattr(gpu_health, "MONITOR", "hurried_monitor")
     yield pods.create(tmp_path)
     pods.end_monitors()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import nvml_library
 import pytest
-from agent_process import lives
+from agent_process import SETTLES_SOON, lives
 
 from oarlock_local import nvml
 from oarlock_local.patience import eventually
@@ -31,6 +31,12 @@ def gpus(agent: Agent, tmp_path: Path) -> nvml.Control:
     control = nvml.Control(folder)
     control.set("gpus=2")
     return control
+
+
+GUARD = "oarlock_trainer.agent.gpus.gpu_guard"
+HEALTH = "oarlock_trainer.agent.gpus.gpu_health"
+ECHO_SOON = SETTLES_SOON | {f"{GUARD}:ECHO_SECONDS": 0.2}
+"""For `Agent.altered`: a fifth of a second for what the driver may still say as well."""
 
 
 def health(agent: Agent) -> dict[str, Any]:
@@ -70,6 +76,7 @@ def test_a_gpu_that_falls_off_the_bus_ends_the_pod_with_80_and_its_evidence(agen
 
 
 def test_a_contained_fault_ends_it_with_81(agent: Agent, gpus: nvml.Control) -> None:
+    agent.altered |= ECHO_SOON
     watched(agent)
     gpus.inject(gpu=0, xid=94)
     assert agent.wait() == 81
@@ -79,6 +86,7 @@ def test_a_contained_fault_ends_it_with_81(agent: Agent, gpus: nvml.Control) -> 
 def test_a_contained_fault_ends_the_round_alone_where_ranks_start_anew_in_their_pod(
     agent: Agent, gpus: nvml.Control
 ) -> None:
+    agent.altered |= ECHO_SOON
     agent.job |= {"nodes": 1, "recovery": {"inPlace": "Auto"}}
     before = watched(agent)
     gpus.inject(gpu=1, xid=94)
@@ -126,6 +134,7 @@ def test_the_drivers_word_alone_is_enough(agent: Agent, gpus: nvml.Control) -> N
 
 
 def test_a_warning_asks_for_a_checkpoint_and_the_training_goes_on(agent: Agent, gpus: nvml.Control) -> None:
+    agent.altered = {f"{HEALTH}:MONITOR": "hurried_monitor"}
     watched(agent, "saves_on_demand")
     gpus.inject(gpu=1, remap_pending=True)
     agent.awaited("saved-0"), agent.awaited("saved-1")
@@ -138,6 +147,7 @@ def test_a_warning_asks_for_a_checkpoint_and_the_training_goes_on(agent: Agent, 
 
 
 def test_a_rank_that_blames_its_gpu_is_believed_as_far_as_a_text_goes(agent: Agent, gpus: nvml.Control) -> None:
+    agent.altered |= SETTLES_SOON | {f"{GUARD}:CORROBORATE_SECONDS": 0.2}
     watched(agent, "blames_its_gpu")
     agent.mark("fail")
     assert agent.wait() == 81
@@ -181,6 +191,7 @@ def test_a_pod_without_nvml_trains_unmonitored_and_says_so(agent: Agent, tmp_pat
 def test_a_monitor_that_crashes_is_started_again_and_is_no_fault(
     agent: Agent, gpus: nvml.Control, number: signal.Signals
 ) -> None:
+    agent.altered |= {f"{HEALTH}:_BACKOFF": [0.3], "oarlock_trainer.agent.supervise:_TICK_SECONDS": 0.1}
     pids = watched(agent)
     os.kill(monitor_of(agent), number)
     eventually(lambda: health(agent)["state"] == "Unmonitored", "nobody watches")
@@ -192,7 +203,7 @@ def test_a_monitor_that_crashes_is_started_again_and_is_no_fault(
 
 @pytest.mark.deep
 def test_a_monitor_that_hangs_in_the_driver_is_replaced_and_blames_no_gpu(agent: Agent, gpus: nvml.Control) -> None:
-    agent.altered = {"oarlock_trainer.agent.gpus.gpu_health:SILENT_SECONDS": 3.0}
+    agent.altered = {f"{HEALTH}:SILENT_SECONDS": 3.0}
     pids = watched(agent)
     gpus.set("hangcalls")
     eventually(lambda: health(agent)["state"] == "Unmonitored", "nobody watches")

@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from agent_process import SETTLES_SOON
 
 from oarlock_api.contract import history
 from oarlock_api.contract.history import OperatorNotes, StoryLine, StoryType
@@ -111,8 +112,10 @@ def test_a_later_pod_of_a_rank_writes_into_the_same_log_from_a_note_on(agent: Ag
 
 
 def test_a_rank_that_is_killed_leaves_what_it_printed_and_the_verdict(agent: Agent) -> None:
+    agent.altered |= SETTLES_SOON
     agent.output.mkdir(parents=True)
     agent.start("prints_and_waits")
+    agent.rank_pid(0)
     os.kill(agent.rank_pid(1), signal.SIGKILL)
     assert agent.wait() == 137
     assert sorted(line.text for line in log(agent) if line.stream == LogStream.OUT) == ["rank 0 waits", "rank 1 waits"]
@@ -135,6 +138,8 @@ def test_an_agent_that_is_killed_leaves_files_that_can_be_read(agent: Agent) -> 
 def test_storage_of_which_nothing_comes_back_ends_no_training(agent: Agent, place: str) -> None:
     agent.output.mkdir(parents=True)
     folder = agent.output / history.HISTORY
+    if place == "hangs":
+        agent.altered = {"oarlock_trainer.agent.leaving:HISTORY_SECONDS": 0.2}
     if place == "is a file":
         folder.parent.mkdir()
         folder.write_text("")
@@ -164,6 +169,7 @@ def test_what_the_operator_decided_about_earlier_attempts_is_told_once(agent: Ag
 
 
 def test_another_pod_than_rank_0_s_tells_its_own_fault_in_a_file_of_its_own(agent: Agent) -> None:
+    agent.altered |= SETTLES_SOON
     agent.output.mkdir(parents=True)
     agent.environment["MACHINE_RANK"] = "1"
     agent.start("prints_and_waits")

@@ -19,6 +19,8 @@ JOB_UID = "uid-of-job"
 ATTEMPT = 3
 HEARTBEAT = 0.05
 SILENCE = 1.0
+SHORT_SILENCE = 0.5
+"""Of a gang in which somebody falls silent, and is waited for."""
 KEY = b"k" * 32
 
 

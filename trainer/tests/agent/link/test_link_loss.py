@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from gangs import ATTEMPT, JOB_UID, KEY, Gang, Network, Stranger, time_of_silence
+from gangs import ATTEMPT, JOB_UID, KEY, SHORT_SILENCE, Gang, Network, Stranger, time_of_silence
 
 from oarlock_local import patience
 from oarlock_local.patience import eventually
@@ -104,7 +104,7 @@ def test_words_said_while_the_link_still_connects_arrive(gang_of: GangOf) -> Non
 
 
 def test_a_leader_that_crashes_is_lost_to_all_members(gang_of: GangOf) -> None:
-    gang = gang_of(3)
+    gang = gang_of(3, silence=SHORT_SILENCE)
     gang.join_all()
     gang.crash(0)
     for rank in (1, 2):
@@ -115,7 +115,7 @@ def test_a_leader_that_crashes_is_lost_to_all_members(gang_of: GangOf) -> None:
 
 
 def test_a_member_that_crashes_is_lost_to_all_others(gang_of: GangOf) -> None:
-    gang = gang_of(3)
+    gang = gang_of(3, silence=SHORT_SILENCE)
     gang.join_all()
     gang.crash(1)
     assert gang.loss(2) == gang.loss(0)
@@ -126,7 +126,7 @@ def test_a_member_that_crashes_is_lost_to_all_others(gang_of: GangOf) -> None:
 def test_a_network_that_swallows_everything_is_a_loss_on_both_sides(
     gang_of: GangOf, network_to: Callable[[Gang], Network]
 ) -> None:
-    gang = gang_of(3)
+    gang = gang_of(3, silence=SHORT_SILENCE)
     network = network_to(gang)
     gang.join(1, port=network.port)
     gang.join(2)
@@ -139,7 +139,7 @@ def test_a_network_that_swallows_everything_is_a_loss_on_both_sides(
 def test_a_member_that_was_given_up_learns_it_when_it_comes_again(
     gang_of: GangOf, network_to: Callable[[Gang], Network]
 ) -> None:
-    gang = gang_of(2)
+    gang = gang_of(2, silence=SHORT_SILENCE)
     network = network_to(gang)
     gang.join(1, port=network.port, silence=60.0)
     gang.stand(1)

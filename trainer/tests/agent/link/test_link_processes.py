@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gangs import HEARTBEAT, SILENCE, Gang, time_of_silence
+from gangs import HEARTBEAT, SHORT_SILENCE, Gang, time_of_silence
 
 from oarlock_trainer.agent.link.protocol import PeerLost
 
@@ -26,8 +26,8 @@ PROGRAM = Path(__file__).parent / "link_process.py"
 class Process:
     """Links of some ranks, in a process."""
 
-    def __init__(self, *ranks: int, nodes: int, port: int = 0) -> None:
-        arguments = map(str, (port, HEARTBEAT, SILENCE, nodes, *ranks))
+    def __init__(self, *ranks: int, nodes: int, port: int = 0, silence: float = SHORT_SILENCE) -> None:
+        arguments = map(str, (port, HEARTBEAT, silence, nodes, *ranks))
         path = os.pathsep.join(str(Path(__file__).parents[depth] / name) for depth, name in ((0, ""), (2, "support")))
         self.process = subprocess.Popen(
             [sys.executable, str(PROGRAM), *arguments],
@@ -56,8 +56,8 @@ class Process:
 def process_of() -> Iterator[Callable[..., Process]]:
     processes: list[Process] = []
 
-    def make(*ranks: int, nodes: int, port: int = 0) -> Process:
-        processes.append(Process(*ranks, nodes=nodes, port=port))
+    def make(*ranks: int, **settings: Any) -> Process:
+        processes.append(Process(*ranks, **settings))
         return processes[-1]
 
     yield make
@@ -67,7 +67,7 @@ def process_of() -> Iterator[Callable[..., Process]]:
 
 def test_a_leader_that_is_killed_is_lost_to_all_members(gang_of: GangOf, process_of: Callable[..., Process]) -> None:
     leader = process_of(0, nodes=3)
-    gang = gang_of(3, port=leader.port)
+    gang = gang_of(3, port=leader.port, silence=SHORT_SILENCE)
     gang.join_all()
     leader.process.kill()
     for rank in (1, 2):
@@ -75,7 +75,7 @@ def test_a_leader_that_is_killed_is_lost_to_all_members(gang_of: GangOf, process
 
 
 def test_a_member_that_is_killed_is_lost_to_all_others(gang_of: GangOf, process_of: Callable[..., Process]) -> None:
-    gang = gang_of(3)
+    gang = gang_of(3, silence=SHORT_SILENCE)
     gang.join(1)
     member = process_of(2, nodes=3, port=gang.port)
     assert member.said() == "stands"
@@ -88,7 +88,7 @@ def test_a_member_that_is_killed_is_lost_to_all_others(gang_of: GangOf, process_
 def test_a_frozen_member_is_lost_and_on_waking_hears_that_it_was_given_up(
     gang_of: GangOf, process_of: Callable[..., Process]
 ) -> None:
-    gang = gang_of(3)
+    gang = gang_of(3, silence=SHORT_SILENCE)
     gang.join(1)
     member = process_of(2, nodes=3, port=gang.port)
     assert member.said() == "stands"
@@ -104,7 +104,7 @@ def test_a_frozen_leader_blames_nobodys_silence_and_on_waking_hears_who_has_gone
     gang_of: GangOf, process_of: Callable[..., Process]
 ) -> None:
     leader = process_of(0, nodes=2)
-    gang = gang_of(2, port=leader.port)
+    gang = gang_of(2, port=leader.port, silence=SHORT_SILENCE)
     gang.join_all()
     leader.process.send_signal(signal.SIGSTOP)
     assert (gang.loss(1).rank, gang.loss(1).code) == (0, None)
@@ -115,13 +115,13 @@ def test_a_frozen_leader_blames_nobodys_silence_and_on_waking_hears_who_has_gone
 
 
 def test_a_pause_of_all_is_no_loss_to_anybody(gang_of: GangOf, process_of: Callable[..., Process]) -> None:
-    everybody = process_of(0, 1, 2, nodes=3)
+    silence = 0.3
+    everybody = process_of(0, 1, 2, nodes=3, silence=silence)
     assert everybody.said() == "stands"
     everybody.process.send_signal(signal.SIGSTOP)
-    for _ in range(3):
-        time_of_silence(gang_of(2))
+    time_of_silence(gang_of(2, silence=2 * silence))
     everybody.process.send_signal(signal.SIGCONT)
-    time_of_silence(gang_of(2))
+    time_of_silence(gang_of(2, silence=silence))
     everybody.leave(1, 83)
     # Had anybody been blamed, that would have been the first and only loss.
     said = [everybody.said() for _ in range(3)]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gangs import ATTEMPT, JOB_UID, KEY, SILENCE, Gang, Network, Stranger
+from gangs import ATTEMPT, JOB_UID, KEY, SHORT_SILENCE, Gang, Network, Stranger
 
 from oarlock_local.patience import eventually
 from oarlock_trainer.agent.link import leader as of_rank_0
@@ -61,7 +61,7 @@ def report_of(gang: Gang, agent: str) -> Report:
 
 
 def test_a_member_that_vanishes_is_lost_to_rank_0_alone_and_its_next_incarnation_is_welcome(gang_of: GangOf) -> None:
-    gang = gang_of(3)
+    gang = gang_of(3, silence=SHORT_SILENCE)
     gang.join_all()
     gang.crash(1)
     told = lost(gang, 0)
@@ -95,7 +95,7 @@ def test_a_member_that_the_operator_saw_end_is_lost_at_once_and_told_of_once(gan
 
 
 def test_a_member_that_fell_silent_and_is_seen_to_have_ended_later_is_told_of_again(gang_of: GangOf) -> None:
-    gang = gang_of(2)
+    gang = gang_of(2, silence=SHORT_SILENCE)
     gang.join_all()
     gang.crash(1)
     assert not lost(gang, 0).over
@@ -106,7 +106,7 @@ def test_a_member_that_fell_silent_and_is_seen_to_have_ended_later_is_told_of_ag
 def test_a_lost_member_was_heard_when_its_last_word_was_read_and_none_that_came_later_was_answered(
     gang_of: GangOf, network_to: Callable[[int], Network]
 ) -> None:
-    gang = gang_of(2)
+    gang = gang_of(2, silence=SHORT_SILENCE)
     network = network_to(gang.port)
     link = gang.join(1, port=network.port)
     gang.stand(1)
@@ -114,7 +114,7 @@ def test_a_lost_member_was_heard_when_its_last_word_was_read_and_none_that_came_
     eventually(lambda: answered_at(link) > first, "the answer to a beat")
     network.swallows = True
     told = lost(gang, 0)
-    assert answered_at(link) <= told.heard_at < time.monotonic() - SILENCE / 2, "it was lost long after that"
+    assert answered_at(link) <= told.heard_at < time.monotonic() - SHORT_SILENCE / 2, "it was lost long after that"
 
 
 def test_members_that_fall_silent_together_are_lost_in_the_same_turn() -> None:
@@ -151,7 +151,7 @@ def test_what_another_pod_would_only_repeat_ends_the_gang(gang_of: GangOf, code:
 
 
 def test_the_same_agent_may_come_again_after_it_was_lost(gang_of: GangOf, network_to: Callable[[int], Network]) -> None:
-    gang = gang_of(2)
+    gang = gang_of(2, silence=SHORT_SILENCE)
     network = network_to(gang.port)
     member = gang.join(1, port=network.port)
     gang.stand(1)
@@ -167,7 +167,7 @@ def test_the_same_agent_may_come_again_after_it_was_lost(gang_of: GangOf, networ
 
 
 def test_another_agent_of_the_same_incarnation_is_no_next_one(gang_of: GangOf) -> None:
-    gang = gang_of(3)
+    gang = gang_of(3, silence=SHORT_SILENCE)
     gang.join_all()
     gang.crash(1)
     lost(gang, 0)
@@ -203,7 +203,7 @@ def test_a_later_incarnation_means_nothing_where_pods_are_not_replaced(gang_of: 
 def test_members_whose_leader_is_lost_find_its_next_incarnation_at_another_address(
     gang_of: GangOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gang = gang_of(3)
+    gang = gang_of(3, silence=SHORT_SILENCE)
     address = ["127.0.0.1", gang.port]
     found = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(*found, tuple(address))])
@@ -249,7 +249,7 @@ def answered_at(link: GangLink) -> float:
 def test_words_that_rank_0_has_answered_are_known_by_when_they_were_sent(
     gang_of: GangOf, network_to: Callable[[int], Network]
 ) -> None:
-    gang = gang_of(2)
+    gang = gang_of(2, silence=SHORT_SILENCE)
     network = network_to(gang.port)
     before = time.monotonic()
     link = gang.join(1, port=network.port)

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gangs import Gang, Stranger, time_of_silence
+from gangs import SHORT_SILENCE, Gang, Stranger, time_of_silence
 
 from oarlock_local.patience import eventually
 from oarlock_trainer.agent.link.gang_link import GangLink
@@ -122,12 +122,12 @@ def test_the_newer_connection_of_the_same_agent_replaces_the_older(gang_of: Gang
 
 
 def test_a_member_gone_mad_is_cut_off_and_only_its_silence_is_its_loss(gang_of: GangOf) -> None:
-    gang = gang_of(3)
+    gang = gang_of(3, silence=SHORT_SILENCE)
+    gang.join(1)
+    gang.stand(1)
     mad = Stranger(gang.port)
     mad.hello(rank=2)
     assert mad.heard() == {"kind": "welcome"}
-    gang.join(1)
-    gang.stand(1)
     mad.socket.sendall(b'\xff\xfe{"kind":"unknown"}\n{"kind":"welcome"}\n[]\n')
     mad.say(kind="beat")
     assert mad.heard() == {"kind": "beat"}
@@ -223,7 +223,7 @@ def test_sixty_four_members_that_finish_together_are_no_loss_to_anybody(gang_of:
 
 
 def test_a_silent_gang_of_one_member_and_many_strangers_still_finds_its_loss(gang_of: GangOf) -> None:
-    gang = gang_of(3, silence=0.5)
+    gang = gang_of(3, silence=0.3)
     gang.join(1)
     gang.stand(1)
     crowd = [Stranger(gang.port) for _ in range(30)]

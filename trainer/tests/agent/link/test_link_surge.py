@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gangs import KEY, Gang, time_of_silence
+from gangs import KEY, SHORT_SILENCE, Gang, time_of_silence
 
 from oarlock_api.contract.rounds import SurgePod
 from oarlock_local import patience
@@ -78,7 +78,7 @@ def test_it_connects_once_it_is_ready_and_no_word_of_it_counts_while_the_one_bef
 
 
 def test_it_waits_for_longer_than_a_silence_and_is_welcome_as_soon_as_the_one_before_has_left(gang_of: GangOf) -> None:
-    gang = gang_of(2)
+    gang = gang_of(2, silence=SHORT_SILENCE)
     gang.join_all()
     old, new = gang.links[1], surge(gang, 1)
     waits(gang, (1, 2))
@@ -95,7 +95,7 @@ def test_it_waits_for_longer_than_a_silence_and_is_welcome_as_soon_as_the_one_be
 
 @pytest.mark.parametrize("how", ["it falls silent", "the operator saw its end", "it breaks as it leaves"])
 def test_it_is_welcome_once_the_one_before_is_lost(gang_of: GangOf, how: str) -> None:
-    gang = gang_of(2)
+    gang = gang_of(2, silence=SHORT_SILENCE)
     gang.join_all()
     old, new = gang.links.pop(1), surge(gang, 1)
     gang.links |= {1: new}

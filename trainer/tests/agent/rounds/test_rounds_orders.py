@@ -14,7 +14,6 @@ from agent_process import Agent, free_port, lives
 from oarlock_api.contract.gang_key import attempt_key
 from oarlock_local import nvml
 from oarlock_local.patience import eventually
-from oarlock_trainer.agent import supervise
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.link.protocol import MissedPod
 from oarlock_trainer.agent.link.round_frames import Ordered
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
 
 
 KEY = "ab" * 32
+ORDER_SECONDS = 0.6
+"""What this leader gets to have the ranks save of a pod that was asked to go, where a test waits for that."""
+ORDERS_SOON = {"oarlock_trainer.agent.supervise:_ORDER_SECONDS": ORDER_SECONDS}
 
 
 class Leader:
@@ -131,6 +133,7 @@ def test_ranks_that_are_to_yield_save_and_end_and_their_pod_has_no_fault_and_sta
     pods: tuple[Leader, Callable[[int], Agent]],
 ) -> None:
     leader, agent = pods[0], pods[1](1)
+    agent.altered |= ORDERS_SOON
     before = asked_to_yield(leader, agent, "saves_when_asked")
     report = leader.until(lambda report: not report.running, "that none is left")
     assert report.fault is None
@@ -177,6 +180,7 @@ def test_a_pod_that_is_told_to_go_trains_on_while_its_leader_holds_the_round_for
     pods: tuple[Leader, Callable[[int], Agent]],
 ) -> None:
     leader, agent = pods[0], pods[1](1)
+    agent.altered |= ORDERS_SOON
     agent.start("saves_when_asked")
     ranks = ranks_of(agent, 2, 3)
     leader.until(lambda report: report.running, "that its ranks run")
@@ -184,7 +188,7 @@ def test_a_pod_that_is_told_to_go_trains_on_while_its_leader_holds_the_round_for
     leader.until(lambda report: report.leaving, "that it leaves")
     leader.order(1, Wanted.TRAIN, to=1, holds=True)
     eventually(lambda: "trains on until the next pod" in (agent.status()["message"] or ""), "it says so")
-    time.sleep(1.5 * supervise._ORDER_SECONDS)
+    time.sleep(1.5 * ORDER_SECONDS)
     assert all(map(lives, ranks)), "it knows that its leader has heard"
     assert not (agent.scratch / "saved-2").exists()
     leader.order(1, Wanted.YIELD, to=1)

@@ -8,7 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import Agent, lives, pair
+from agent_process import LOST_SOON, Agent, lives, pair
 
 from oarlock_api.contract.history import read_story
 from oarlock_local.patience import eventually
@@ -47,6 +47,12 @@ def kill(agent: Agent) -> None:
     agent.end()
 
 
+def lost_soon(gang: list[Agent]) -> None:
+    """Have the gang wait for the silence of a lost pod for a second only."""
+    for agent in gang:
+        agent.altered |= LOST_SOON
+
+
 def replace(agent: Agent, incarnation: int) -> None:
     """Make the next pod of the rank, on a node where nothing of the one before is left."""
     for file in agent.scratch.glob("rank-*"):
@@ -80,6 +86,7 @@ def ends_well(gang: list[Agent]) -> None:
 def test_a_member_that_is_lost_is_named_and_its_next_pod_starts_the_next_round_with_the_others(
     gang: list[Agent],
 ) -> None:
+    lost_soon(gang)
     before = training(gang)
     survivor = gang[0].pid
     kill(gang[1])
@@ -99,6 +106,7 @@ def test_a_member_that_is_lost_is_named_and_its_next_pod_starts_the_next_round_w
 
 
 def test_a_leader_that_is_lost_is_followed_by_its_next_pod_which_counts_the_rounds_on(gang: list[Agent]) -> None:
+    lost_soon(gang)
     before = training(gang)
     survivor = gang[1].pid
     kill(gang[0])
@@ -133,6 +141,7 @@ def test_pods_are_lost_and_replaced_one_after_the_other_and_ranks_start_anew_in_
 
 @pytest.mark.parametrize("lost", quick_first([0, 1]), ids=["rank 0's", "another's"])
 def test_survivors_leave_when_no_pod_comes_for_the_lost_one(gang: list[Agent], lost: int) -> None:
+    lost_soon(gang)
     for agent in gang:
         agent.job["recovery"]["standbySeconds"] = 1
     training(gang)

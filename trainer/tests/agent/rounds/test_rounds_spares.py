@@ -6,7 +6,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from agent_process import KEY, Agent, agents_of, lives
+from agent_process import KEY, LOST_SOON, Agent, agents_of, lives
 
 from oarlock_api.contract.history import read_story
 from oarlock_local.patience import eventually
@@ -86,6 +86,8 @@ def end_well(gang: list[Agent]) -> None:
 def test_a_spare_takes_the_place_of_a_lost_pod_with_its_ranks_numbers_and_is_done_with_the_gang(
     gang: list[Agent],
 ) -> None:
+    for agent in gang:
+        agent.altered |= LOST_SOON
     before = training(gang)
     eventually(lambda: gang[2].status()["phase"] == "Standby", "that it is ready")
     gang[1].end()

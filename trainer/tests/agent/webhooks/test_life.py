@@ -24,6 +24,7 @@ def test_a_run_that_ends_well_is_told_to_its_end(agent: Agent, inbox: Inbox) -> 
 
 
 def test_an_agent_whose_receiver_never_answers_ends_all_the_same(agent: Agent, inbox: Inbox) -> None:
+    agent.altered = {"oarlock_trainer.agent.leaving:WEBHOOKS_SECONDS": 0.2}
     inbox.answers.open.clear()
     agent.job["webhooks"] = [{"name": "test", "url": inbox.url}]
     agent.start("leaves_its_environment")

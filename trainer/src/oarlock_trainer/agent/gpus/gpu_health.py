@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.health.symptom import Symptom
     from oarlock_trainer.runtime.assignment import Assignment
 
+MONITOR = "oarlock_trainer.health.monitor"
+"""The module that is the monitor's process."""
 SILENT_SECONDS = 15.0
 """A monitor tells of itself every second; loading its library, and one slow question to the driver, take some."""
 _BACKOFF = (1.0, 5.0, 30.0, 60.0)
@@ -180,7 +182,7 @@ class GpuHealth:
 
     def _start(self, now: float) -> None:
         command = own_module.command(
-            "oarlock_trainer.health.monitor",
+            MONITOR,
             *("--told", str(self._tells), "--parent", str(os.getpid()), "--expected", str(self._expected)),
         )
         self._heard_at = now

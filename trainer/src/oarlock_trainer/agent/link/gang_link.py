@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+HEARTBEAT_SECONDS = 1.0
+"""Between two signs of life."""
 SILENCE_SECONDS = 5.0
 """Whoever has not been heard for so long is lost."""
 _LEAVE_SECONDS = FLUSH_SECONDS + 0.2
@@ -60,7 +62,7 @@ class GangLink:
         nodes: int,
         leader: str,
         port: int,
-        heartbeat: float = 1.0,
+        heartbeat: float = HEARTBEAT_SECONDS,
         silence: float = SILENCE_SECONDS,
         key: bytes | None = None,
         node: str = "",

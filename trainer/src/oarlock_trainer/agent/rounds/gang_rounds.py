@@ -34,7 +34,18 @@ from oarlock_trainer.agent.rounds.choice import membership_of
 from oarlock_trainer.agent.rounds.kept import Kept
 from oarlock_trainer.agent.rounds.leader import Leader
 from oarlock_trainer.agent.rounds.member import Member
-from oarlock_trainer.agent.rounds.model import FOR_ALL, Fault, Leave, Limits, Order, Report, Start, Wanted, Yield
+from oarlock_trainer.agent.rounds.model import (
+    FOR_ALL,
+    KILL_SECONDS,
+    Fault,
+    Leave,
+    Limits,
+    Order,
+    Report,
+    Start,
+    Wanted,
+    Yield,
+)
 from oarlock_trainer.agent.rounds.saved import Saved
 from oarlock_trainer.agent.rounds.surge import Surging, Waiting
 from oarlock_trainer.agent.verdict import Verdict, is_failure
@@ -88,7 +99,8 @@ class GangRounds:
         self._agent = link.agent or f"0-{pod.incarnation}"
         limits = _LIMITS
         if self._replaces:
-            limits = Limits(lease=SILENCE_SECONDS, patience=float(job.recovery.standby_seconds), linked=True)
+            patience = float(job.recovery.standby_seconds)
+            limits = Limits(lease=SILENCE_SECONDS, kill=KILL_SECONDS, patience=patience, linked=True)
         if pod.backoff:
             limits = replace(limits, backoff=float(pod.backoff[0]), longest_backoff=float(pod.backoff[1]))
         self._member = Member(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FOR_ALL = frozenset({ExitCode.CONFIGURATION, ExitCode.FENCED, ExitCode.STORAGE, ExitCode.PREFLIGHT})
 """Endings that another round, or another pod, would only repeat: the operator decides on them."""
+KILL_SECONDS = 2.0
+"""What a member takes at most to kill its ranks."""
 
 
 @dataclass(frozen=True, order=True)
@@ -166,7 +168,7 @@ class Limits:
 
     settle: float = 1.0
     lease: float = 5.0
-    kill: float = 2.0
+    kill: float = KILL_SECONDS
     patience: float = 300.0
     clearing: float = 30.0
     fruitless: int = 3
