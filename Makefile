@@ -177,15 +177,14 @@ version: setup ## Check that all places have one version; NEW=0.2.0 writes anoth
 images-test: setup ## Run the images that `make images` built, on a local node
 	@OARLOCK_IMAGES_BUILDER=$(BUILDER) OARLOCK_IMAGES_PREFIX='$(IMAGE_PREFIX)' $(RUN)/python -m pytest -v tests/images
 
-.PHONY: gpu-test
-gpu-test: setup ## Run the tests that need a GPU, on all GPUs of this machine; skipped with their reasons where there is none
-	@mkdir -p bench/results
-	@code=0; (cd trainer && ../$(RUN)/python -m pytest -m gpu --junitxml=../bench/results/gpu-tests.xml) || code=$$?; \
-	$(RUN)/python bench/gpu_report.py --page && exit $$code
+# Of gpu-day: a Python that has a torch, instead of `make setup`; a folder with wheels of what it lacks.
+PYTHON :=
+WHEELS :=
 
-.PHONY: gpu-bench
-gpu-bench: setup ## Measure a training step and the exchange on this machine's GPUs, into a page: bench/results/gpu.md
-	@$(RUN)/python bench/gpu_report.py
+.PHONY: gpu-day
+gpu-day: $(if $(PYTHON),,setup) ## Ask this machine's GPUs all that only they can tell, in slices, MINUTES=9 of them, and write a page
+	@$(or $(PYTHON),$(RUN)/python) bench/gpu_day.py $(if $(WHEELS),--wheels '$(WHEELS)') \
+	  $(if $(findstring command line,$(origin MINUTES)),--minutes $(MINUTES))
 
 .PHONY: argo-test
 argo-test: setup ## Run the example's workflow by Argo's own controller, on local nodes (builds it first, for minutes)

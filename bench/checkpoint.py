@@ -1,11 +1,12 @@
 """What a checkpoint costs training: ours beside DeepSpeed's save_checkpoint and torch's distributed checkpoints, one state.
 
-    .venv/bin/python bench/checkpoint.py [--parameters 100e6] [--rounds 5] [--output FOLDER]
+    .venv/bin/python bench/checkpoint.py [--parameters 100e6] [--rounds 5] [--output FOLDER] [--gpu]
 
-Two ranks over gloo train a model with DeepSpeed ZeRO-1 and save after a step, each way in turn. Told are: how long the loop
-stood still for the save, how much longer the save and the next step took together than a step alone (with fewer cores than
-work, whatever is done beside training slows it), the time until the checkpoint was complete, and its bytes. Ours is
-fsynced, hashed and committed by then; of the others, nothing is. Writes bench/results/checkpoint.json.
+Two ranks over gloo, or with --gpu one on each GPU, train a model with DeepSpeed ZeRO-1 and save after a step, each way in
+turn. Told are: how long the loop stood still for the save, how much longer the save and the next step took together than a
+step alone (with fewer cores than work, whatever is done beside training slows it), the time until the checkpoint was
+complete, and its bytes. Ours is fsynced, hashed and committed by then; of the others, nothing is. Writes
+bench/results/checkpoint.json after each round.
 """
 
 from __future__ import annotations
@@ -44,33 +45,47 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=Path(tempfile.gettempdir()), help="file system that is written to"
     )
+    parser.add_argument("--gpu", action="store_true", help="on all GPUs of this machine")
+    parser.add_argument("--result", type=Path, default=RESULTS / "checkpoint.json")
     options = parser.parse_args()
+    gpus = _gpus() if options.gpu else 0
+    os.environ["GPUS_PER_NODE"] = str(gpus)  # before DeepSpeed is imported, which chooses by it
     preload.import_everything(encoders=False)
     with tempfile.TemporaryDirectory(dir=options.output) as folder:
-        code = forked_ranks.run(
-            RANKS, lambda rank: _measure(rank, Path(folder), int(options.parameters), options.rounds)
-        )
+        code = forked_ranks.run(gpus or RANKS, lambda rank: _measure(rank, gpus, Path(folder), options))
     sys.exit(code)
 
 
-def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:
+def _gpus() -> int:
+    """Without CUDA, which no fork survives."""
+    import pynvml  # noqa: PLC0415 - CPUs need none
+
+    try:
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError as error:
+        sys.exit(f"bench/checkpoint.py --gpu needs a GPU: {error}")
+
+
+def _measure(rank: int, gpus: int, folder: Path, options: argparse.Namespace) -> None:
     import torch  # noqa: PLC0415 - forked with it
     import torch.distributed as dist  # noqa: PLC0415
     from torch import nn  # noqa: PLC0415
 
+    from oarlock_trainer.engine import process_group  # noqa: PLC0415
     from oarlock_trainer.engine.initialize import initialize  # noqa: PLC0415
-    from oarlock_trainer.engine.process_group import RankGroup  # noqa: PLC0415
-    from oarlock_trainer.runtime.job import RankInfo  # noqa: PLC0415
+    from oarlock_trainer.runtime.job import Job, RankInfo  # noqa: PLC0415
 
-    os.environ |= {"LOCAL_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": str(RANKS)}  # DeepSpeed insists
+    world = gpus or RANKS
+    os.environ |= {"LOCAL_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": str(world)}  # DeepSpeed insists
     torch.set_num_threads(1)
-    store = dist.FileStore(str(folder / "store"), RANKS)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
-    rank_info = RankInfo(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
-    layers = max(parameters // WIDTH**2, 1)
-    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers))).to(torch.bfloat16)
-    engine = initialize(model, _training(), rank_info)
-    inputs = torch.randn(SAMPLES, WIDTH).to(torch.bfloat16)
+    rank_info = RankInfo(rank=rank, local_rank=rank, world_size=world, local_world_size=world)
+    job = Job(file=_job_file(gpus), training=None, rank_info=rank_info, simulate_gpus=False)
+    ranks = process_group.join(job, store=dist.FileStore(str(folder / "store"), world))
+    layers = max(int(options.parameters) // WIDTH**2, 1)
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers)))
+    engine = initialize(model.to(ranks.device, torch.bfloat16), _training(), rank_info)
+    inputs = torch.randn(SAMPLES, WIDTH).to(ranks.device, torch.bfloat16)
 
     def step(before_update: Wait) -> float:
         """Seconds of a step, until all ranks have done it."""
@@ -79,18 +94,22 @@ def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:
         engine.backward(engine.model(inputs).float().square().mean())
         before_update()
         engine.step(1e-4)
-        dist.barrier()
+        if gpus:
+            torch.cuda.current_stream().synchronize()  # not the stream that copies a snapshot
+        ranks.barrier()
         return time.monotonic() - began
 
-    contenders = _contenders(engine, RankGroup(rank_info, torch.device("cpu"), None), folder)
+    contenders = _contenders(engine, ranks, folder)
     figures: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
     for name, save in contenders.items():  # what the first save of each makes for all of them
         _save_once(save, step, folder / name / "warm")
-    for number in range(rounds):
+    for number in range(options.rounds):
         for name, save in contenders.items():
             figures[name].append(_save_once(save, step, folder / name / str(number)))
+        if rank == 0:
+            _write(options.result, {"parameters": layers * WIDTH**2, "ranks": world, "rounds": figures})
     if rank == 0:
-        _report(figures, parameters=layers * WIDTH**2)
+        _report(figures, parameters=layers * WIDTH**2, ranks=world)
     dist.barrier()
 
 
@@ -196,8 +215,22 @@ def _training() -> Any:
     )
 
 
-def _report(figures: dict[str, list[dict[str, float]]], *, parameters: int) -> None:
-    print(f"{parameters / 1e6:.0f} million parameters, {RANKS} ranks, {len(figures['ours'])} rounds, medians\n")
+def _job_file(gpus: int) -> Any:
+    from oarlock_api.contract.job_file import JobFile  # noqa: PLC0415
+
+    return JobFile(
+        job="bench", namespace="", job_uid="bench", attempt=1, nodes=1, gpus_per_node=gpus, output_directory=".",
+        training={},
+    )  # fmt: skip
+
+
+def _write(path: Path, body: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(body, indent=1) + "\n")
+
+
+def _report(figures: dict[str, list[dict[str, float]]], *, parameters: int, ranks: int) -> None:
+    print(f"{parameters / 1e6:.0f} million parameters, {ranks} ranks, {len(figures['ours'])} rounds, medians\n")
     medians = {
         name: {figure: statistics.median(one[figure] for one in rounds) for figure in rounds[0]}
         for name, rounds in figures.items()
@@ -207,9 +240,6 @@ def _report(figures: dict[str, list[dict[str, float]]], *, parameters: int) -> N
     print(f"{'':28}" + "".join(f"{name:>16}{'of DS':>7}" for name in shown))
     for name, one in medians.items():
         print(f"{name:28}" + "".join(f"{one[figure]:16.3f}{one[figure] / base[figure]:7.3f}" for figure in shown))
-    RESULTS.mkdir(exist_ok=True)
-    body = {"parameters": parameters, "ranks": RANKS, "rounds": figures}
-    (RESULTS / "checkpoint.json").write_text(json.dumps(body, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     .venv/bin/python bench/gpu_network.py --nodes 4 --node 0 --master 10.0.0.1:29600         on each, with its own --node
 
 An all-reduce and a ring of 256 MiB, the fastest of three each, counted as nccl-tests count it (busbw). To compare:
-nccl-tests' `all_reduce_perf -b 256M -e 256M -g 8`. Node 0 prints a line and writes bench/results/gpu-network.json.
+nccl-tests' `all_reduce_perf -b 256M -e 256M -g 8`. Node 0 prints a line and writes bench/results/gpu/gpu-network.json.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--node", type=int, default=0, help="this machine's number, from 0")
     parser.add_argument("--master", default=f"127.0.0.1:{PORT}", metavar="HOST:PORT", help="where node 0 listens")
+    parser.add_argument("--result", type=Path, default=RESULTS / "gpu" / "gpu-network.json")
     parser.add_argument("--cpus", type=int, default=0, metavar="RANKS", help="ranks on the CPU, over gloo: a dry run")
     options = parser.parse_args()
     gpus = options.cpus or _gpus()
     if not gpus:
         print("bench/gpu_network.py needs CUDA GPUs, and this machine has none: nothing was measured.")
-        return 0
+        return 1
     pids = []
     for local in range(gpus):
         if (pid := os.fork()) == 0:
@@ -81,8 +82,8 @@ def _rank(local: int, gpus: int, options: argparse.Namespace) -> int:
             f"{world} ranks of {options.nodes} nodes: {times.bus_bandwidth:.1f} GB/s of bus bandwidth, {times.networks}"
         )
         if not options.cpus:
-            RESULTS.mkdir(exist_ok=True)
-            Path(RESULTS / "gpu-network.json").write_text(json.dumps(found, indent=1) + "\n")
+            options.result.parent.mkdir(parents=True, exist_ok=True)
+            options.result.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 
 

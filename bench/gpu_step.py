@@ -1,11 +1,12 @@
 """A training step of FLUX.1's real blocks on a GPU: as diffusers has it and as a job has it, by kernel, compiled, recomputed.
 
-    .venv/bin/python bench/gpu_step.py [--pixels 1024] [--batch 1] [--blocks auto] [--rounds 20]
+    .venv/bin/python bench/gpu_step.py [--pixels 1024] [--batch 1] [--blocks auto] [--rounds 20] [--only NAME ...]
 
 As many of FLUX.1's blocks as fit, one double to two single ones; "auto" tries. Each contender runs alone, in a process of
 its own; each figure is a median of single steps, told by the GPU's own clock. ms per image are also extended to all 57
 blocks by their number: that column is a model, not a measurement. MFU counts useful work only (plan/flops.py).
-Prints a table and writes bench/results/gpu-step.json.
+Prints a table and writes bench/results/gpu/gpu-step.json after each contender. Where that file has results of the same work,
+their number of blocks is taken, and only contenders that lack one are measured.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ CONTENDERS: dict[str, dict[str, Any]] = {
     "a job, compiled, CuDNN": {"compile": "Default", "attention": "CuDNN"},
     "a job, compiled, Flash2": {"compile": "Default", "attention": "Flash2"},
     "a job, compiled, Flash3": {"compile": "Default", "attention": "Flash3"},
+    "a job, compiled, lean": {"compile": "Default", "lean": True},
+    "a job, compiled, lean, masked": {"compile": "Default", "lean": True, "masked": True},
     "a job, compiled, half recomputed": {"compile": "Default", "share": 0.5},
     "a job, compiled, all recomputed": {"compile": "Default", "share": 1.0},
     "a job, max-autotune": {"compile": "MaxAutotune"},
@@ -57,33 +60,42 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 
 
 def main() -> int:
-    """Measure all contenders one after the other."""
+    """Measure the contenders one after the other; 1 where none could be measured."""
     options = _options()
     if not torch.cuda.is_available():
         print("bench/gpu_step.py needs a CUDA GPU, and this machine has none: nothing was measured.")
-        return 0
+        return 1
     if options.contender:
         print(json.dumps(measure(CONTENDERS[options.contender], _work(options, int(options.blocks)), options.rounds)))
         return 0
-    sizes = SIZES if options.blocks == "auto" else (int(options.blocks),)
-    results, double = {}, 0
-    for double in sizes:
-        # What keeps the most decides: all contenders compute the same blocks.
-        results = {"diffusers, eager": _alone("diffusers, eager", double, options)}
-        if "error" not in results["diffusers, eager"]:
+    facts, results = _kept(options)
+    sizes = () if results else SIZES if options.blocks == "auto" else (int(options.blocks),)
+    for double in sizes:  # what keeps the most decides: all contenders compute the same blocks
+        results = {_FIRST: _alone(_FIRST, double, options)}
+        facts["double"] = double
+        if "error" not in results[_FIRST]:
             break
-    for name in CONTENDERS:
+    for name in options.only:
         if name not in results:
-            results[name] = _alone(name, double, options)
+            results[name] = _alone(name, facts["double"], options)
         print(_line(name, results[name]), flush=True)
-        _keep(results, double, options)  # a machine that is lent may be taken back before the last
-    return 0
+        options.result.parent.mkdir(parents=True, exist_ok=True)  # a machine that is lent may be taken back any moment
+        options.result.write_text(json.dumps({"facts": facts, "results": results}, indent=1) + "\n")
+    return 1 if all("error" in one for one in results.values()) else 0
 
 
-def _keep(results: dict[str, Any], double: int, options: argparse.Namespace) -> None:
-    facts = vars(options) | {"blocks": 3 * double, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "gpu-step.json").write_text(json.dumps({"facts": facts, "results": results}, indent=1) + "\n")
+_FIRST = "diffusers, eager"
+
+
+def _kept(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The work's facts, and what was measured of it before on this kind of GPU with this torch."""
+    asked = {name: getattr(options, name) for name in ("pixels", "batch", "rounds")}
+    facts = asked | {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    if options.result.exists():
+        kept = json.loads(options.result.read_text())
+        if kept["facts"] | {"double": None} == facts | {"double": None}:
+            return kept["facts"], kept["results"]
+    return facts, {}
 
 
 def measure(way: dict[str, Any], work: Work, rounds: int) -> dict[str, Any]:
@@ -135,12 +147,18 @@ def _prepared(way: dict[str, Any], work: Work) -> tuple[Any, dict[str, Any], str
     if way.get("float8"):
         fp8.require_float8(GPU)
         fp8.use_float8(FLUX1.blocks_of(model))
-    kernel = attention.choose(Attention(way.get("attention", "Auto")), device=GPU, masked=False)
+    masked = way.get("masked", False)
+    if masked:
+        seen = torch.ones(work.batch, 1, 1, work.tokens, dtype=torch.bool, device=GPU)
+        seen[..., TEXT_TOKENS // 2 : TEXT_TOKENS] = False  # half of the text is padding
+        given["joint_attention_kwargs"] = {"attention_mask": seen}
+    kernel = attention.choose(Attention(way.get("attention", "Auto")), device=GPU, masked=masked)
     recomputed = round(work.blocks * way.get("share", 0.0))
     forward.install(model, attend=attention.attend_with(kernel), recomputed=recomputed)
     ran = attention.assert_ran(kernel, lambda: step(model, given))
     settings = Compile.model_validate({"mode": way.get("compile", "None")})
-    compile_blocks(FLUX1.blocks_of(model), settings, device=GPU, scratch=Path(tempfile.gettempdir()))
+    scratch, lean = Path(tempfile.gettempdir()), way.get("lean", False)
+    compile_blocks(FLUX1.blocks_of(model), settings, device=GPU, scratch=scratch, lean=lean)
     return model, given, ran
 
 
@@ -197,6 +215,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--blocks", default="auto", help="number of double blocks, with twice as many single ones")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--only", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
+    parser.add_argument("--result", type=Path, default=RESULTS / "gpu" / "gpu-step.json")
     parser.add_argument("--contender", choices=CONTENDERS, help="that one alone, as JSON")
     return parser.parse_args()
 
