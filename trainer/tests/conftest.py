@@ -55,8 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.xdist_group(hosts.get(item.path, str(item.path))))
 
 
-_HOSTS = ("forks", "gpu_gang")
-"""Fixtures with a process that has imported all and forks ranks."""
+_HOSTS = ("gpu_gang", "forks")
+"""Fixtures with a process that has imported all and forks ranks; a file with tests on both is the last one's."""
 _REAL_RANKS = {*_HOSTS, "agent"}
 
 

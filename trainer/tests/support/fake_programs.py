@@ -73,6 +73,18 @@ def trains_until_told() -> int:
     return 0
 
 
+def hangs_in_round_1() -> int:
+    """It makes a step and then none. From the second round on it saves after that step, which may take long."""
+    if os.environ["OARLOCK_ROUND"] == "1":
+        return trains_until_told()
+    channel.send(Event.RESUMED, step=100)
+    channel.send(Event.STEP, step=101, total=300, epoch=1, loss=0.5, learningRate=1e-5, secondsPerStep=0.25)
+    channel.send(Event.PHASE, name="Saving")
+    _announce()
+    _wait_for("finish")
+    return 0
+
+
 def comes_up_slowly_in_round_2() -> int:
     """It makes no step of that round before it is told to finish."""
     if os.environ["OARLOCK_ROUND"] == "1":

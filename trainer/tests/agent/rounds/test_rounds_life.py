@@ -245,7 +245,7 @@ def test_a_storage_that_fails_ends_the_gang(gang: list[Agent]) -> None:
 def test_a_rank_that_hangs_is_killed_with_its_gang_and_its_stacks_are_kept(lone: Agent) -> None:
     lone.altered = {"oarlock_trainer.agent.supervise:_TICK_SECONDS": 0.1}
     lone.job["recovery"] |= {"hangSeconds": 1}
-    lone.start("trains_until_told")
+    lone.start("hangs_in_round_1")
     (end,) = in_round(lone, 2)["rounds"]
     assert end["code"] == 83
 
