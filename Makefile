@@ -63,7 +63,7 @@ test: setup ## Run the quick tier: tests without real nodes, and one on real nod
 	@tests/run
 
 .PHONY: test-all
-test-all: setup ## Run both tiers, for an hour and more; what it took goes into tests/tiers/
+test-all: setup ## Run both tiers, for most of an hour; what it took goes into tests/tiers/
 	@tests/run --all --record
 
 .PHONY: coverage

@@ -149,8 +149,8 @@ class Day:
             self._note(each, State.GOES_ON, took, f"ended at its bound of {seconds / 60:.1f} min")
         else:
             lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-            said = " / ".join(lines[-2:] if code else lines[-1:])
-            self._note(each, State.FAILED if code else State.DONE, took, said[-_KEPT_WORDS:])
+            said = lines[-1].strip()[:_KEPT_WORDS] if lines else ""
+            self._note(each, State.FAILED if code else State.DONE, took, said)
 
     def write_page(self) -> Path:
         """The page of all that is known by now."""

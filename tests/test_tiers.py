@@ -134,7 +134,7 @@ FAILED = told("test_a.py::fails", "failed", phase="call")
     ("played", "ended", "tries"),
     [
         pytest.param(Played(0, records=[{"holds": 1}, told("test_a.py::a")]), Ended.PASSED, 1, id="all passed"),
-        pytest.param(Played(1, 0, records=[{"holds": 1}, FAILED]), Ended.AGAIN, 2, id="passes alone"),
+        pytest.param(Played(1, 0, records=[{"holds": 1}, FAILED]), Ended.ALONE, 2, id="passes alone"),
         pytest.param(Played(1, 1, records=[{"holds": 1}, FAILED]), Ended.FAILED, 2, id="fails alone, too"),
         pytest.param(Played(0, records=[{"holds": 2}, told("test_a.py::a")]), Ended.FAILED, 1, id="one was lost"),
         pytest.param(Played(1, records=[{"holds": 2}, FAILED]), Ended.FAILED, 1, id="one was lost beside a failure"),

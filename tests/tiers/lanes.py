@@ -47,8 +47,7 @@ class Ended(StrEnum):
     """How a run of tests ended."""
 
     PASSED = "passed"
-    AGAIN = "passed at a second try"
-    """Something failed, and passed when it ran alone."""
+    ALONE = "failed, and passed alone"
     FAILED = "failed"
 
 
@@ -205,15 +204,17 @@ class Runs:
         self.ended = Ended.FAILED
 
     def try_again_alone(self) -> None:
-        """What failed beside others may have waited for them: it has one more try alone, and is named in any case."""
+        """Run what failed once more, alone: it has failed either way, and this tells whether others had a part in it."""
         for part in self._again:
             self.say(f"== {part.suite}: {len(part.files)} failed; once more, alone")
             code, _ = self._pytest(part, ("--tier", self._tier, *self._extra), {}, streams=True)
             if code:
                 self.fail(f"== {part.suite}: failed alone, too")
             else:
-                self.ended = worst((self.ended, Ended.AGAIN))
-                self.say("passed only when run alone; each wants a look:")
+                self.ended = worst((self.ended, Ended.ALONE))
+                self.say(
+                    "failed, and passed when run alone; what each waited for, or shared with others, is to be mended:"
+                )
                 self.say("\n".join(f"  {part.suite}: {name}" for name in part.files))
 
     def say(self, text: str) -> None:

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
             ended=ended,
             beside=BESIDE[asked.beside],
         )
-        ever_failed |= ended is Ended.FAILED
+        ever_failed |= ended is not Ended.PASSED
         sys.stdout.write(f"run {number} of {asked.runs}{part}: {ended}, {seconds / 60:.1f} min\n")
     return 1 if ever_failed else 0
 
