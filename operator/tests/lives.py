@@ -81,6 +81,7 @@ class FaultyCluster(Cluster):
         self._client = real.operator._client
         self._session = real.operator._session  # type: ignore[method-assign] - one pool for both
         self.configuration = real.operator.configuration
+        self._credentials = real.operator._credentials
         self.unreadable = real.operator.unreadable
         self.server_clock = real.operator.server_clock
         self.writes = 0

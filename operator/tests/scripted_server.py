@@ -9,10 +9,13 @@ from aiohttp import web
 from kubernetes.aio.client import Configuration
 
 from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.kube.credentials import Load
 
 
 @asynccontextmanager
-async def answering(handle: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[Cluster]:
+async def answering(
+    handle: Callable[[web.Request], Awaitable[web.StreamResponse]], *, load: Load | None = None
+) -> AsyncIterator[Cluster]:
     """A Cluster each of whose requests `handle` answers, for the length of the block."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
@@ -21,7 +24,7 @@ async def answering(handle: Callable[[web.Request], Awaitable[web.StreamResponse
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     configuration = Configuration()
     configuration.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    cluster = Cluster(configuration)
+    cluster = Cluster(configuration, load=load)
     yield cluster
     await cluster.close()
     await runner.cleanup()

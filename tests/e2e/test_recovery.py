@@ -20,7 +20,8 @@ from oarlock_api.contract.history import StoryType, find_stacks, read_story
 from oarlock_api.contract.status import PodStatus
 from oarlock_local import patience
 from oarlock_local.demo.install import NAMESPACE, RELEASE
-from oarlock_operator.kube.cluster import Cluster, load_configuration
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.kube.credentials import load_configuration
 from oarlock_operator.model.observation import Defaults
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.memory import Memory

@@ -21,7 +21,8 @@ from processes import Api
 from oarlock_api.contract.names import Label
 from oarlock_local.pytest_tiers import quick_first
 from oarlock_operator import metrics
-from oarlock_operator.kube.cluster import Cluster, load_configuration
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.kube.credentials import load_configuration
 from oarlock_operator.model.observation import Key
 from oarlock_operator.pods.pod_facts import RawPod
 from oarlock_operator.process.watches import pod_watch

@@ -1,7 +1,8 @@
 """The Kubernetes API, as little of it as the operator needs: JSON in, JSON out.
 
-Credentials, TLS and token refresh are the official client's; its typed models are not used, because they cost 130 MB and a
-second of start-up, and one odd field of a newer server would fail a whole list. Every call is counted by verb and code.
+Credentials and TLS are the official client's, and credentials that are over are renewed (credentials.py). The client's typed
+models are not used, because they cost 130 MB and a second of start-up, and one odd field of a newer server would fail a
+whole list. Every call is counted by verb and code.
 
 No write leaves the process while it may not act (fence.py).
 """
@@ -10,18 +11,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
-from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from msgspec import Raw
 from yarl import URL
 
 from oarlock_operator import metrics
 from oarlock_operator.kube.api_error import ApiError, Conflict, NotFound, refusal
+from oarlock_operator.kube.credentials import Credentials, Load
 from oarlock_operator.kube.decoding import Page, WatchEvent, decoded, decoded_page, parsed
 from oarlock_operator.kube.fence import fenced_requests
 from oarlock_operator.kube.server_clock import ServerClock, since_boot
@@ -48,30 +48,11 @@ READ_BUFFER = 2**20
 """Bytes: the events of a whole gang may come at once."""
 
 
-async def load_configuration(kubeconfig: Path | None) -> tuple[Configuration, bool]:
-    """Credentials and address, and whether we run inside the cluster.
-
-    The order: the file given, the pod's service account, KUBECONFIG, ~/.kube/config.
-    Raises ConfigException naming what is missing.
-    """
-    configuration = Configuration()
-    if kubeconfig is None:
-        try:
-            config.load_incluster_config(client_configuration=configuration)
-        except config.ConfigException:
-            pass
-        else:
-            return configuration, True
-    await config.load_kube_config(
-        config_file=str(kubeconfig) if kubeconfig else None, client_configuration=configuration
-    )
-    return configuration, False
-
-
 class Cluster:
     """One connection pool to one API server."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, *, load: Load | None = None) -> None:
+        """`load` reads the configuration anew, where its credentials are good for a while."""
         self.fence: Callable[[], bool] = lambda: True
         """Whether this process may write now."""
         # One layer retries: the work queue.
@@ -79,6 +60,8 @@ class Cluster:
         self._client = ApiClient(configuration)
         self._pool: aiohttp.ClientSession | None = None
         self.configuration = configuration
+        self._credentials = Credentials(configuration, load)
+        self._certificate = self._credentials.certificate
         self.server_clock = ServerClock()
         self.unreadable = Unreadable()
 
@@ -240,7 +223,28 @@ class Cluster:
             return data
         raise refusal(raw.status, data.decode(errors="replace"))
 
-    async def _ask(
+    async def _ask(self, method: str, target: str, **given: Any) -> aiohttp.ClientResponse:
+        """The answer, asked for once more where the credentials were over and there are others."""
+        renewals = self._credentials.renewals
+        answer = await self._ask_once(method, target, **given)
+        # By way of the proxy a 401 may be a pod's own.
+        if answer.status != 401 or PROXIED in target or not await self._credentials.renewed_since(renewals):
+            return answer
+        answer.release()
+        if self._certificate != self._credentials.certificate:
+            await self._begin_anew()
+        return await self._ask_once(method, target, **given)
+
+    async def _begin_anew(self) -> None:
+        """Connections with the certificate that is good now. Watches on the old ones end, and begin where they were."""
+        client, pool = self._client, self._pool
+        self._client, self._pool = ApiClient(self.configuration), None
+        self._certificate = self._credentials.certificate
+        if pool is not None:
+            await pool.close()
+        await client.close()
+
+    async def _ask_once(
         self,
         method: str,
         target: str,

@@ -14,8 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import structlog
+from kubernetes.aio.client import Configuration
 
-from oarlock_operator.kube.cluster import Cluster, load_configuration
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.kube.credentials import load_configuration
 from oarlock_operator.kube.leader import Leader, LeadershipLost
 from oarlock_operator.kube.server_clock import since_boot
 from oarlock_operator.observe.progress import Route
@@ -36,7 +38,11 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     configuration, inside = await load_configuration(settings.kubeconfig)
-    cluster = Cluster(configuration)
+
+    async def load() -> Configuration:
+        return (await load_configuration(settings.kubeconfig))[0]
+
+    cluster = Cluster(configuration, load=None if inside else load)
     process = Process(settings, cluster, inside=inside)
     try:
         async with serving(
