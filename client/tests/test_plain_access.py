@@ -16,12 +16,14 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import urllib3
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from fake_api import FakeApi
 
+from oarlock import official
 from oarlock.access import plain_context
 from oarlock.cluster import connect
 from oarlock.errors import NoClusterError, OarlockError, RefusedError
@@ -98,12 +100,33 @@ def test_what_is_not_plain_is_left_to_the_official_client(tmp_path: Path, parts:
     assert plain_context(config(tmp_path, **parts), None) is None
 
 
-@pytest.mark.parametrize("name", ["HTTPS_PROXY", "all_proxy"])
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy"])
 def test_who_has_a_proxy_is_left_to_the_official_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "http://proxy:3128")
     assert plain_context(config(tmp_path), None) is None
+
+
+@pytest.mark.parametrize("users", [{}, {"user": {"tokenFile": "/dev/null"}}], ids=["plain", "official"])
+def test_all_proxy_is_taken_no_notice_of_as_by_kubectl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, users: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    file = config(tmp_path, **users)
+    found = plain_context(file, None) if not users else official.context_of([str(file)], None)
+    assert found is not None
+    assert not isinstance(found.access.pool, urllib3.ProxyManager)
+
+
+def test_a_socks_proxy_that_cant_be_spoken_to_is_one_line_with_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "socks", None)
+    file = config(tmp_path, cluster={"server": "https://127.0.0.1:1", "proxy-url": "socks5://bastion:1080"})
+    with pytest.raises(NoClusterError, match=r"SOCKS proxy socks5://bastion:1080.*pip install pysocks") as told:
+        official.context_of([str(file)], None)
+    assert "\n" not in str(told.value)
 
 
 @pytest.fixture(scope="module")

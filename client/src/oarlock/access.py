@@ -31,7 +31,7 @@ KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 9}
 """Seconds, seconds and probes, as kubectl has them: else a connection that a node or a proxy forgot is waited on for ever."""
 _OF_A_CLUSTER = {"server", "certificate-authority", "certificate-authority-data", "tls-server-name", "extensions"}
 _OF_A_USER = {"token", "client-certificate", "client-certificate-data", "client-key", "client-key-data"}
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_PROXIES = ("http_proxy", "https_proxy")
 _Yaml: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's, where it is: ten times as fast, and some kubeconfigs have hundreds of clusters."""
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.request import getproxies
 
 import urllib3
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.config import load_incluster_config
 from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
+from urllib3.exceptions import DependencyWarning
 
 from oarlock.access import ACCOUNT, Context
 from oarlock.errors import NoClusterError, last_words
@@ -26,7 +29,17 @@ class Official:
     """An Access by the official client, which refreshes credentials."""
 
     def __init__(self, configuration: Configuration) -> None:
-        self._api = ApiClient(configuration)
+        """Raises NoClusterError where it is behind a proxy that can't be spoken to."""
+        if _is_of_all_proxy(configuration):
+            configuration.proxy = None
+        try:
+            with warnings.catch_warnings(action="ignore", category=DependencyWarning):  # the same in more words
+                self._api = ApiClient(configuration)
+        except ImportError as error:
+            raise NoClusterError(
+                f"the way to {configuration.host} goes through the SOCKS proxy {configuration.proxy}, for which a package "
+                f"is missing ({error}): `pip install pysocks` into the Python that oarlock runs in"
+            ) from error
 
     @property
     def host(self) -> str:
@@ -79,6 +92,12 @@ def of_this_pod() -> Context:
         namespace = ACCOUNT / "namespace"
         own = namespace.read_text().strip() if namespace.exists() else "default"
     return Context("", own, Official(configuration))
+
+
+def _is_of_all_proxy(configuration: Configuration) -> bool:
+    """Whether its proxy is that of ALL_PROXY, which kubectl takes no notice of: by Go's rules each scheme has its own."""
+    scheme = configuration.host.partition(":")[0]
+    return getattr(configuration, "_proxy_from_env", False) and scheme not in getproxies()
 
 
 def _load(loader: KubeConfigLoader, configuration: Configuration) -> str:
