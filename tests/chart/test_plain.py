@@ -82,6 +82,12 @@ def test_an_api_server_takes_every_object(serving: Cluster) -> None:
         assert len(told.splitlines()) == objects
 
 
+def test_the_folder_of_the_api_is_applied_as_it_is(serving: Cluster) -> None:
+    told = serving.kubectl("apply", "--dry-run=server", "-f", str(ROOT / "crds"))
+    assert told.startswith("customresourcedefinition.apiextensions.k8s.io/trainingjobs.oarlock.dev")
+    assert len(told.splitlines()) == 1
+
+
 def test_the_files_are_what_the_chart_renders(helm_program: Path) -> None:
     rendered = plain_manifests(ROOT, helm_program)
     written = {name: (ROOT / name).read_text() for name in rendered}

@@ -95,6 +95,8 @@ def _schema() -> dict[str, Any]:
             "status": {
                 **structural_schema(TrainingJobStatus, defaults=False),
                 "description": fields["status"].description,
+                # Until the operator has looked, as tools find that wait for a job (kstatus): it lags behind any generation.
+                "default": {"observedGeneration": -1},
                 # One writer, who replaces it whole: the server need not track who owns which of its hundred fields.
                 "x-kubernetes-map-type": "atomic",
             },

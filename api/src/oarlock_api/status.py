@@ -62,6 +62,10 @@ class ConditionType(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     FINISHED = "Finished"
+    READY = "Ready"
+    """This and the next two are what tools ask that know nothing of the kind: Helm 4, Flux (kstatus)."""
+    RECONCILING = "Reconciling"
+    STALLED = "Stalled"
 
 
 class ConditionStatus(StrEnum):
@@ -75,7 +79,7 @@ class ConditionStatus(StrEnum):
 class Condition(StatusGroup):
     """One observation of the job's state, as everywhere in Kubernetes."""
 
-    type: ShortText = Field(description="Accepted, Suspended, StorageReady, ..., Finished.")
+    type: ShortText = Field(description="Accepted, Suspended, StorageReady, ..., Stalled.")
     status: ConditionStatus = Field(description="True, False or Unknown.")
     reason: ShortText = Field(description="Why, in one CamelCase word.")
     message: Annotated[str, Field(max_length=8192)] = Field(default="", description="Why, in a sentence.")

@@ -43,6 +43,9 @@ def test_all_conditions_are_present_from_the_first_write() -> None:
         "Succeeded",
         "Failed",
         "Finished",
+        "Ready",
+        "Reconciling",
+        "Stalled",
     }
 
 

@@ -24,6 +24,8 @@ _REFUSALS = {
 
 
 _MOST_NAMED = 8
+_READY = {Phase.RUNNING, Phase.SUCCEEDED}
+_ON_ITS_WAY = {Phase.PENDING, Phase.QUEUED, Phase.STARTING, Phase.RECOVERING}
 
 
 def summarize(o: Observation, draft: Draft) -> None:
@@ -140,6 +142,9 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
             message if phase == Phase.FAILED else "",
         ),
         ConditionType.FINISHED: _is(ended, reason if ended else phase),
+        ConditionType.READY: _is(phase in _READY, reason if ended else phase, "" if phase in _READY else message),
+        ConditionType.RECONCILING: _is(phase in _ON_ITS_WAY, phase, message if phase in _ON_ITS_WAY else ""),
+        ConditionType.STALLED: _is(phase == Phase.FAILED, reason if phase == Phase.FAILED else phase),
     }
 
 

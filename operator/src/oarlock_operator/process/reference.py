@@ -35,6 +35,9 @@ CONDITIONS = {
     ConditionType.SUCCEEDED: "the job has succeeded",
     ConditionType.FAILED: "the job has failed; reason and message say why",
     ConditionType.FINISHED: "the job is over, well or not: `kubectl wait --for=condition=Finished`",
+    ConditionType.READY: "the ranks work, or the job has succeeded: what Helm and Flux wait for",
+    ConditionType.RECONCILING: "it is on its way to that: it waits, starts or recovers",
+    ConditionType.STALLED: "it will not come to that any more: the job has failed",
 }
 
 
