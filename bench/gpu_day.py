@@ -122,10 +122,13 @@ class Day:
         self.versions = {"Python": [versions["Python"], ""], **{name: list(pair) for name, pair in both.items()}}
 
     def left(self, wanted: Sequence[Slice]) -> list[Slice]:
-        """Those that never had a turn, then those that had not come to their end; both in the order of their worth."""
+        """Those that never had a turn, then those that had not come to their end, then those that failed.
+
+        Each in the order of their worth.
+        """
         states = {each.name: self.slices.get(each.name, {}).get("state") for each in wanted}
         new = [each for each in wanted if states[each.name] in (None, State.SKIPPED)]
-        return new + [each for each in wanted if states[each.name] == State.GOES_ON]
+        return new + [each for state in (State.GOES_ON, State.FAILED) for each in wanted if states[each.name] == state]
 
     def do(self, each: Slice, versions: Mapping[str, str], environment: Mapping[str, str], seconds: float) -> None:
         """Run a slice for so many seconds at most, and note how it ended."""

@@ -46,6 +46,7 @@ def main() -> int:
                 options.result.parent.mkdir(parents=True, exist_ok=True)
                 options.result.write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
+    print("; ".join(f"{name}: {one['code']}, {one['said']}" for name, one in found.items()))
     return max(one["code"] for one in found.values())
 
 

@@ -83,7 +83,7 @@ def test_slices_name_contenders_and_test_files_that_there_are() -> None:
             assert set(each.program[1:]) <= set(gpu_tests.marked())
 
 
-def test_a_slice_that_ends_well_is_not_done_twice_and_one_that_fails_says_why(
+def test_a_slice_that_ends_well_is_not_done_twice_and_one_that_fails_says_why_and_comes_last(
     day: gpu_day.Day, asking: Callable[..., Slice]
 ) -> None:
     good, bad = asking("", "good"), asking("sys.exit('no GPU is there')", "bad")
@@ -92,7 +92,8 @@ def test_a_slice_that_ends_well_is_not_done_twice_and_one_that_fails_says_why(
     assert day.slices["good"]["state"] == "done"
     assert day.slices["bad"]["state"] == "failed"
     assert "no GPU is there" in day.slices["bad"]["why"]
-    assert day.left([good, bad]) == []
+    assert day.left([bad, good, asking("", "new")])[-1] == bad
+    assert good not in day.left([good, bad])
 
 
 def test_one_that_is_ended_at_its_bound_keeps_what_it_found_and_goes_on_after_those_that_had_no_turn(
