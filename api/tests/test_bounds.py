@@ -42,5 +42,5 @@ def test_a_spec_is_as_deep_and_as_large_as_it_may_be() -> None:
 
 
 def test_a_spec_that_is_too_large_is_told_how_large_it_is() -> None:
-    with pytest.raises(ValidationError, match=f"bytes, and at most {MOST_BYTES} are read"):
+    with pytest.raises(ValidationError, match=f"bytes, most of them in pod.patch.x, and at most {MOST_BYTES} are read"):
         TrainingJobSpec.model_validate(with_patch({"x": "y" * MOST_BYTES}))

@@ -31,6 +31,7 @@ class World(Objects):
     refusal: str = ""
     rival: str = ""
     lingering: tuple[str, ...] = ()
+    orphans: tuple[str, ...] = ()
     answering: frozenset[str] = frozenset()
     silent: dict[str, float] = field(default_factory=dict)
     refusing: frozenset[str] = frozenset()
@@ -69,6 +70,7 @@ class World(Objects):
             hindrance=self.hindrance,
             rival=self.rival,
             lingering=self.lingering,
+            orphans=self.orphans,
             nodes=self._nodes(),
             answering=self.answering,
             silent=self.silent,

@@ -24,18 +24,33 @@ def check_bounds(spec: Any) -> Any:
             "{path} is nested more than {most} levels deep: write it flatter",
             {"path": path, "most": MOST_LEVELS},
         )
-    size = len(json.dumps(spec, separators=(",", ":"), ensure_ascii=False, default=str).encode(errors="replace"))
-    if size > MOST_BYTES:
-        raise PydanticCustomError("too_large", "{words}", {"words": too_large(size)})
+    if (size := _bytes(spec)) > MOST_BYTES:
+        raise PydanticCustomError("too_large", "{words}", {"words": too_large(size, most_in=_largest(spec))})
     return spec
 
 
-def too_large(size: int) -> str:
-    """What a job is told whose spec has `size` bytes."""
+def too_large(size: int, *, most_in: str = "") -> str:
+    """What a job is told whose spec has `size` bytes. `most_in`: the field that has most of them, where it is known."""
+    where = f", most of them in {most_in}" if most_in else ""
     return (
-        f"spec has {size} bytes, and at most {MOST_BYTES} are read: leave out of pod.patch and affinity what the pods do "
-        "not need, and put data into volumes"
+        f"spec has {size} bytes{where}, and at most {MOST_BYTES} are read: leave out what the pods do not need, and put data "
+        "into volumes, and many prompts into a file of one (training.validation.promptsFrom)"
     )
+
+
+def _largest(spec: Any) -> str:
+    """The innermost field that has more than half of the bytes; empty where no field has."""
+    half, path, value = _bytes(spec) / 2, [], spec
+    while isinstance(value, dict):
+        name, value = max(value.items(), key=lambda item: _bytes(item[1]), default=("", None))
+        if _bytes(value) <= half:
+            break
+        path.append(str(name)[:64])
+    return ".".join(path)
+
+
+def _bytes(value: Any) -> int:
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str).encode(errors="replace"))
 
 
 def _too_deep(spec: Any) -> str:

@@ -191,6 +191,12 @@ class Attempt(StatusGroup):
         default=None,
         description="Why that fault was not mended within the attempt, though recovery.inPlace is Auto.",
     )
+    succeeded_ranks: (
+        Annotated[str, Field(max_length=8192, pattern=r"^\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*$")] | None
+    ) = Field(
+        default=None,
+        description="Ranks whose pods have ended with 0, such as 0-3,8; they are not missed when their pods go.",
+    )
     resumed_from_step: int | None = Field(default=None, description="Step of the checkpoint that it began with.")
     lost_steps: int | None = Field(default=None, description="Steps of the attempt before that were done again.")
     node_count: int | None = Field(default=None, description="Number of nodes, with those of spares.")

@@ -116,6 +116,8 @@ _BLAMED = (
     Reason.POD_DISAPPEARED,
     Reason.POD_FAILED,
     Reason.NODE_LOST,
+    Reason.NODE_RESTARTED,
+    Reason.END_UNKNOWN,
     Reason.STORAGE_FAULT,
     Reason.PREFLIGHT_FAILED,
     OTHER,

@@ -111,7 +111,7 @@ def test_a_job_of_another_manager_is_left_alone(with_operator: Api) -> None:
     other = Gang(with_operator, managedBy="kueue.x-k8s.io/multikueue")
     ours = Gang(with_operator)
     ours.wait_for_pods("1-0", "1-1")
-    assert other.status == {}
+    assert other.status == {"observedGeneration": -1}
     assert not other.pods()
 
 

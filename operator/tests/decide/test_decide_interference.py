@@ -54,10 +54,39 @@ def test_pods_that_a_policy_or_quota_refuses_are_told_once_and_tried_again() -> 
     first = world.one_pass()
     assert [event.message for event in first.events if event.reason == "CreateRefused"]
     assert condition(world, "Scheduled") == ("False", "CreateRefused")
+    assert (world.job.status.reason, "exceeded quota: gpus" in (world.job.status.message or "")) == (
+        "CreateRefused",
+        True,
+    )
     world.pods.clear()
     second = decide(world.observe())
     assert any(isinstance(action, CreatePods) for action in second.actions)
     assert not [event for event in second.events if event.reason == "CreateRefused"]
+
+
+def test_once_the_pods_are_taken_the_status_says_so_no_more() -> None:
+    world = World(hindrance="exceeded quota: gpus")
+    world.one_pass()
+    world.hindrance = ""
+    world.settle()
+    assert (world.job.status.reason, world.job.status.message) == ("Starting", None)
+
+
+def test_what_the_api_server_took_before_and_calls_invalid_now_is_tried_again() -> None:
+    # Somebody's mutator has changed the pods in between.
+    world = World()
+    world.running()
+    world.end(0, 1)
+    world.settle()
+    world.kubelets()
+    world.refusal = 'Pod "flux-2-0" is invalid: spec.nodeSelector: Invalid value: "gpu nodes!"'
+    world.now += timedelta(seconds=400)
+    world.one_pass()
+    assert (world.job.status.phase, world.job.status.reason) == ("Recovering", "CreateRefused")
+    world.refusal = ""
+    world.settle()
+    assert sorted(world.pods) == ["flux-2-0", "flux-2-1"]
+    assert world.job.status.reason == "ApplicationError"
 
 
 def test_a_pod_that_is_not_there_yet_is_created_and_is_no_fault() -> None:

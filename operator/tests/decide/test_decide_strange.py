@@ -196,7 +196,7 @@ def test_nonsense_about_rounds_never_breaks_a_pass_and_costs_no_more_than_a_job(
 
 def test_a_job_whose_pods_the_api_server_calls_invalid_fails_with_its_words_and_leaves_none_behind() -> None:
     world = World()
-    world.running()
+    world.one_pass()
     world.refusal = 'Pod "flux-1-0" is invalid: spec.volumes[5].name: Duplicate value: "tmp"'
     world.settle()
     world.kubelets()

@@ -154,7 +154,8 @@ ESCAPED = (
         (
             Ending(
                 None,
-                message="an init container ended with 128: " + RUNC.format(program="oarlock-trainer", why=NOT_FOUND),
+                message="the init container oarlock-agent ended with 128: "
+                + RUNC.format(program="oarlock-trainer", why=NOT_FOUND),
             ),
             "the operator's trainer image (TRAINER_IMAGE",
         ),

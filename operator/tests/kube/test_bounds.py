@@ -85,7 +85,7 @@ def test_a_spec_that_is_too_large_is_told_so_and_nothing_of_it_is_made_into_obje
 
 def test_a_spec_a_little_too_large_is_refused_as_well() -> None:
     given = {**spec().to_manifest(), "pod": {"patch": {"x": "y" * MOST_BYTES}}}
-    assert "bytes, and at most" in read_job({"metadata": METADATA, "spec": given}).problem
+    assert "most of them in pod.patch.x, and at most" in read_job({"metadata": METADATA, "spec": given}).problem
 
 
 @pytest.mark.parametrize(

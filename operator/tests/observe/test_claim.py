@@ -128,11 +128,23 @@ async def test_pods_that_may_still_write_linger(pod: Json, lingers: bool) -> Non
     assert bool(here.asked) == lingers, "where nobody can linger nobody is asked"
 
 
+@pytest.mark.parametrize(
+    ("facts", "orphan"),
+    [({}, True), ({"ownerReferences": [{"uid": "uid-0"}]}, False), ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, False)],
+)
+async def test_a_pod_without_an_owner_that_nobody_deletes_is_left_for_good(facts: Json, *, orphan: bool) -> None:
+    pod = running_pod(OTHER)
+    pod["metadata"].pop("ownerReferences", None)
+    pod["metadata"] |= facts
+    here = Listing([], [pod])
+    assert list((await lingering(here, MINE, await known(here))).values()) == [orphan]  # type: ignore[arg-type]
+
+
 async def test_a_job_whose_output_is_nobody_else_s_asks_nobody() -> None:
     here = Listing([written(MINE), written(ELSEWHERE)], [running_pod(ELSEWHERE), running_pod(MINE)])
     outputs = await known(here)
     assert await rival(here, MINE, written(MINE), outputs) == ""  # type: ignore[arg-type]
-    assert await lingering(here, MINE, outputs) == []  # type: ignore[arg-type]
+    assert await lingering(here, MINE, outputs) == {}  # type: ignore[arg-type]
     await outputs.complete(here, "default")  # type: ignore[arg-type]
     assert here.asked == []
 
@@ -207,12 +219,12 @@ def test_jobs_share_a_mark_exactly_if_they_write_to_the_same_place() -> None:
 
 
 def test_nothing_is_made_while_a_predecessors_pods_run_and_the_reason_is_told() -> None:
-    world = World(lingering=("flux-1-0",))
+    world = World(lingering=("flux-1-0",), orphans=("flux-1-0",))
     world.settle()
     assert not world.pods
     assert world.job.status.reason == "WaitingForPredecessor"
-    assert "flux-1-0" in (world.job.status.message or "")
-    world.lingering = ()
+    assert "kubectl -n default delete pod flux-1-0" in (world.job.status.message or "")
+    world.lingering = world.orphans = ()
     world.settle()
     assert sorted(world.pods) == ["flux-1-0", "flux-1-1"]
     assert world.job.status.reason == "Starting"

@@ -340,7 +340,7 @@ def test_an_init_container_that_fails_says_why_its_pod_did() -> None:
         )
     )
     assert seen.ending is not None
-    assert seen.ending.message == "an init container ended with 1: no space left on device"
+    assert seen.ending.message == "the init container oarlock-agent ended with 1: no space left on device"
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ class Cause(StrEnum):
         "WaitingForPredecessor",
         Part.REFUSED,
         "a deleted job of the same name, or with the same output, still has pods or a Service",
-        "Wait; if a pod of it does not stop, look at its node.",
+        "Wait; if a pod of it does not stop, look at its node. One without an owner stays until somebody deletes it: the message names it.",
     )
     GANG_UNAVAILABLE = (
         "GangUnavailable",
@@ -512,6 +512,18 @@ class Cause(StrEnum):
         Part.ENDED_BY_HARDWARE,
         "the node is gone, or not ready while its pod does not answer",
         "Look at NODE: power, kernel, kubelet.",
+    )
+    NODE_RESTARTED = (
+        "NodeRestarted",
+        Part.ENDED_BY_HARDWARE,
+        "a node was restarted under its pod, by what its boot ID tells",
+        "Nothing, if somebody restarted it; drain it first next time. Else look at NODE's kernel log.",
+    )
+    END_UNKNOWN = (
+        "EndUnknown",
+        Part.ENDED_BY_HARDWARE,
+        "a container is gone and nobody saw it end, as where its node or the container runtime was restarted",
+        "Nothing, if NODE was restarted on purpose; else look at its kernel's log and its uptime.",
     )
 
     # Somebody else needed the place.

@@ -38,6 +38,7 @@ from oarlock_operator.decide import (
     delete_groups,
     drain,
     finish,
+    finished_ranks,
     follow,
     migrate,
     recover,
@@ -86,7 +87,7 @@ def decide(o: Observation) -> Plan | Need:
     before = o.job.status
     if o.job.managed_by != OPERATOR or o.job.unreadable:
         return Plan()
-    o = standby.heard(o)
+    o = accept.taken_before(finished_ranks.recalled(standby.heard(o)))
     draft = Draft(o.job.status)
     teardown.force(o, draft)
     cordon.follow(o, draft)
@@ -101,6 +102,7 @@ def decide(o: Observation) -> Plan | Need:
         delete_groups.delete_groups(o, draft)
         retention.retire(o, draft)
         return draft.outcome(before)
+    finished_ranks.note(o, draft)
     for policy in POLICIES:
         if policy(o, draft):
             break

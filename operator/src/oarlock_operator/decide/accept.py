@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from oarlock_api.history import RecoveryStage
@@ -27,6 +28,16 @@ def _is_missed_for_long(o: Observation, draft: Draft) -> bool:
     told = next((c for c in draft.status.conditions if c.type == ConditionType.ACCEPTED), None)
     known = told is not None and told.reason == Reason.GANG_UNAVAILABLE
     return told is not None and known and o.now - told.last_transition_time >= GANG_PATIENCE
+
+
+def taken_before(o: Observation) -> Observation:
+    """The same, where the API server calls invalid what it took before: the platform has changed, as by a mutator.
+
+    Such a refusal passes, and ends no job of which pods ever were.
+    """
+    if not o.refusal or not any(one.created_time for one in o.job.status.attempts):
+        return o
+    return replace(o, refusal="", hindrance=o.refusal)
 
 
 def accept(o: Observation, draft: Draft) -> bool:

@@ -11,6 +11,7 @@ from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.model.observation import Observation
 from oarlock_operator.model.reasons import Reason
 
+MOST_NAMED = 8
 LOOK_AGAIN_SECONDS, LONGEST_SECONDS = 0.5, 10.0
 SHARE = 0.1
 """What is left of a deleted job goes in a moment, or, on a lost node, never: who has waited for long looks less often."""
@@ -41,6 +42,12 @@ def claim(o: Observation, draft: Draft) -> bool:
         message = f"waiting for what a deleted job leaves behind: {', '.join(leaving)[:1000]}"
         if o.service is not None and o.service.leaving:
             message += ". Kubernetes' garbage collector takes it; if that does not happen within minutes, delete it"
+        if o.orphans:
+            pods = " ".join(o.orphans[:MOST_NAMED])
+            message += (
+                f". Nobody deletes {pods}, for they have no owner any more (`kubectl delete --cascade=orphan`, or a backup "
+                f"that was restored). If they are not wanted: kubectl -n {o.job.namespace} delete pod {pods}"
+            )
         draft.set(reason=Reason.WAITING_FOR_PREDECESSOR, message=message)
         # A first attempt is not begun yet: the conditions know since when the job is.
         since = draft.status.recovery.stage_start_time or min(

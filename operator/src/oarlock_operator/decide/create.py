@@ -48,6 +48,8 @@ def create(o: Observation, draft: Draft) -> bool:
         if spares and not missing:
             _make_spares(o, draft, spares)
         draft.record(number, created_time=o.now, gpu_seconds=0)
+        if draft.status.reason == Reason.CREATE_REFUSED:
+            draft.set(reason=record.reason or Reason.STARTING, message=None)
         if message := queue.ignored(o, draft):
             draft.tell(Reason.GANG_IGNORED, message, warning=True)
         return False
@@ -55,10 +57,18 @@ def create(o: Observation, draft: Draft) -> bool:
     queue.wait(o, draft)
     _make(o, draft, missing)
     held = draft.status.recovery.stage == RecoveryStage.QUEUE
-    if o.hindrance and not held and not any(o.hindrance[:2048] == known.message for known in draft.status.conditions):
-        draft.tell(Reason.CREATE_REFUSED, f"the API server does not take the pods: {o.hindrance}", warning=True)
+    if o.hindrance and not held:
+        _tell_refusal(o, draft)
     draft.again(LOOK_AGAIN_SECONDS)
     return True
+
+
+def _tell_refusal(o: Observation, draft: Draft) -> None:
+    """Say in the status who does not take the pods; in an Event, once for each word of his."""
+    message = f"the API server does not take the pods: {o.hindrance}"
+    draft.set(reason=Reason.CREATE_REFUSED, message=message[:2048])
+    if not any(o.hindrance[:2048] == known.message for known in draft.status.conditions):
+        draft.tell(Reason.CREATE_REFUSED, message, warning=True)
 
 
 def _make(o: Observation, draft: Draft, missing: list[int]) -> None:

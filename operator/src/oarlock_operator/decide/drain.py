@@ -65,7 +65,10 @@ def drain(o: Observation, draft: Draft) -> bool:
             return True
         draft.measure(number, "drain", milliseconds_since(since, o.now))
         draft.stage(RecoveryStage.SCHEDULE.value, o.now)
-    delete(draft, [pod for pod in others if pod.stopped], grace_seconds=None)
+    ended = [pod for pod in others if pod.stopped]
+    # What runs on beside a trainer that has ended has nothing to save, and the next gang wants its GPUs.
+    delete(draft, [pod for pod in ended if pod.still_running], grace_seconds=recovery.fault_grace_period_seconds)
+    delete(draft, [pod for pod in ended if not pod.still_running], grace_seconds=None)
     return False
 
 

@@ -19,7 +19,7 @@ from oarlock_api.training import Task
 from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.final_status import note_final_status
-from oarlock_operator.decide.teardown import delete
+from oarlock_operator.decide.teardown import delete, free_nodes
 from oarlock_operator.manifests.config import below_the_mount, output_directory
 from oarlock_operator.model.observation import Observation, Pod, gang_size
 from oarlock_operator.model.reasons import Reason
@@ -45,10 +45,13 @@ def stop(o: Observation, draft: Draft) -> bool:
     if draft.status.recovery.stage != RecoveryStage.STOPPING:
         return False
     running = [pod for pod in o.pods if not pod.stopped]
+    held = free_nodes(o, draft)
     if running:
         grace = o.job.spec.recovery.fault_grace_period_seconds if o.job.spec else None
         delete(draft, running, grace_seconds=None if _saves(draft) else grace)
         draft.again(LOOK_AGAIN_SECONDS)
+        return True
+    if held:
         return True
     if o.job.status.recovery.stage != RecoveryStage.STOPPING and draft.actions:
         # The end is final: whatever is to be done to nodes for it has its turn, and another one, before it is written.
@@ -86,6 +89,12 @@ def succeed(o: Observation, draft: Draft) -> bool:
         names = ", ".join(f"{pod.name} on {pod.node}" for pod in left[:8])
         draft.set(reason=Reason.STOPPING, message=f"every rank ended well; these pods still stop: {names}")
         draft.again(LOOK_AGAIN_SECONDS)
+        return True
+    if held := free_nodes(o, draft):
+        names = ", ".join(f"{pod.name} on {pod.node} ({', '.join(pod.still_running)})" for pod in held[:8])
+        draft.set(
+            reason=Reason.STOPPING, message=f"every rank ended well; other containers of these pods still run: {names}"
+        )
         return True
     path = output_directory(o.job, o.spec)
     model, made = _made(o.spec, path)

@@ -240,7 +240,7 @@ def begin_next(o: Observation, draft: Draft, found: Attribution, counts: Restart
     status, cause = draft.status, found.cause
     attempt.leave(o, draft, counts)
     delay = 0.0
-    waits = cause.failure_class == FailureClass.STORAGE or bool(cause.held)
+    waits = cause.failure_class == FailureClass.STORAGE or bool(cause.held) or cause.node_may_do_it_again
     if waits or cause.budget in (Budget.APPLICATION, Budget.VOLUNTARY):
         restarts = getattr(counts, cause.budget.value)
         delay = backoff_seconds(restarts, o.spec.recovery, uid=o.job.uid, attempt=status.attempt + 1)

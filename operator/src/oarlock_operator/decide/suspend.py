@@ -11,7 +11,7 @@ from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, delete_groups, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.final_status import note_final_status
-from oarlock_operator.decide.teardown import delete
+from oarlock_operator.decide.teardown import delete, free_nodes
 from oarlock_operator.model.observation import Observation
 from oarlock_operator.model.reasons import Reason
 
@@ -41,6 +41,8 @@ def suspend(o: Observation, draft: Draft) -> bool:
         # No grace named: their own, in which they save.
         delete(draft, running, grace_seconds=None)
         draft.again(LOOK_AGAIN_SECONDS)
+        return True
+    if free_nodes(o, draft):
         return True
     _suspended(o, draft)
     if not o.spec.suspend:

@@ -16,6 +16,8 @@ from oarlock_operator.model.plan import DeletePods
 from oarlock_operator.model.reasons import Reason
 
 DEFAULT_TEARDOWN_SECONDS = 30
+TO_FLUSH = timedelta(seconds=10)
+"""What containers beside a trainer that has ended have to end by themselves: a log shipper passes on its last lines."""
 
 
 def delete(draft: Draft, pods: Iterable[Pod], *, grace_seconds: int | None) -> None:
@@ -30,6 +32,21 @@ def delete(draft: Draft, pods: Iterable[Pod], *, grace_seconds: int | None) -> N
     )
     if chosen:
         draft.act(DeletePods(chosen, grace_seconds))
+
+
+def free_nodes(o: Observation, draft: Draft) -> list[Pod]:
+    """Delete pods in which something runs on though their trainers have ended, and return those that still do.
+
+    They keep GPUs that nobody uses. Pods in which nothing runs any more stay, and with them their logs.
+    """
+    # What a dead kubelet cannot stop, it cannot tell the end of either: force takes it away in its time.
+    pods = [pod for pod in o.pods if pod.still_running and not o.unreachable(pod)]
+    due = {pod.uid: (pod.ending.at + TO_FLUSH if pod.ending and pod.ending.at else o.now) for pod in pods}
+    grace = o.job.spec.recovery.fault_grace_period_seconds if o.job.spec else DEFAULT_TEARDOWN_SECONDS
+    delete(draft, [pod for pod in pods if due[pod.uid] <= o.now], grace_seconds=grace)
+    for at in due.values():
+        draft.again(min(max((at - o.now).total_seconds(), 1.0), TO_FLUSH.total_seconds()))
+    return pods
 
 
 def _is_as_short(pod: Pod, grace_seconds: int | None) -> bool:

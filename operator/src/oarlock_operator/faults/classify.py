@@ -10,6 +10,7 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.program_endings import program_ending
 from oarlock_api.history import FaultGPU
 from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND, NEVER_RAN, missing_program, remedy
+from oarlock_operator.model.kubelet_words import NOT_THE_NODES
 from oarlock_operator.model.observation import Ending, Pod
 from oarlock_operator.model.reasons import Reason
 
@@ -56,15 +57,20 @@ class Fault:
 
     @property
     def killed_with_its_agent(self) -> bool:
-        """Whether its container was killed before anybody in it could say a word."""
+        """Whether its container was killed, or lost with its node, before anybody in it could say a word."""
         ended = self.pod.ending
-        return ended is not None and ended.code == KILLED and not self.pod.report
+        return ended is not None and not ended.report and (ended.code == KILLED or ended.unexplained)
 
     @property
     def refused_by_node(self) -> bool:
         """Whether its container never ran, for what another node may have."""
         ended = self.pod.ending
         return ended is not None and ended.code is None and self.avoid is not Avoid.NO
+
+    @property
+    def node_may_do_it_again(self) -> bool:
+        """Whether the next start may end the same way, for a reason of nodes: attempts then keep apart in time."""
+        return self.refused_by_node or (self.pod.ending is not None and self.pod.ending.unexplained)
 
     @property
     def xid(self) -> int | None:
@@ -119,8 +125,6 @@ _BUDGETS = {
 
 
 KILLED = 128 + 9
-ADMISSION_ERRORS = {"UnexpectedAdmissionError", "NodeAffinity"}
-"""Reasons, besides OutOf..., with which a kubelet refuses a pod that it was given: once is a race, twice is the node."""
 
 
 def classify(pod: Pod, *, overdue: bool = False, node_lost: bool = False) -> Fault | None:
@@ -176,8 +180,11 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     if ending.code is None:
         said = ": ".join(part for part in (ending.reason, ending.message) if part) or "no container ran"
         reason = ending.reason or Reason.POD_FAILED
-        avoid = Avoid.RATHER if _refused(reason) else Avoid.NO
+        # An init container that failed leaves no reason: it is the pod's own.
+        avoid = Avoid.RATHER if ending.reason and reason not in NOT_THE_NODES else Avoid.NO
         return Fault(pod, FailureClass.PREFLIGHT, reason, f"{where}: {said}", Budget.INFRASTRUCTURE, avoid)
+    if ending.unexplained:
+        return _lost_sight_of(pod, ending, where)
     own_word = ending.report.code if ending.report else None
     if pod.deleting and ending.code == KILLED and own_word == ExitCode.LEFT_ON_REQUEST:
         # Its ranks had saved, and it waited for those of others.
@@ -196,6 +203,17 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     return Fault(pod, kind, reason, f"{where}: {message}", _BUDGETS[kind], avoid, broken)
 
 
+def _lost_sight_of(pod: Pod, ending: Ending, where: str) -> Fault:
+    """The fault of a container that is there no more, and that nobody saw end."""
+    if pod.node_restarted:
+        reason, what = Reason.NODE_RESTARTED, f"node {pod.node} was restarted under pod {pod.name}"
+    else:
+        reason = Reason.END_UNKNOWN
+        what = f"{where}: nobody knows how it ended, as where its node or the container runtime was restarted"
+    said = f"{what} ({ending.reason}, exit code {ending.code})"
+    return Fault(pod, FailureClass.NODE_LOST, reason, said, Budget.INFRASTRUCTURE, Avoid.RATHER)
+
+
 def cannot_run(ending: Ending) -> str:
     """Why the container's program never ran, where its image has none; empty for all other endings."""
     if ending.report is not None:
@@ -208,10 +226,6 @@ def cannot_run(ending: Ending) -> str:
         said = f": {ending.message}" if ending.message else ""
         return f"exit code {COMMAND_NOT_FOUND}, its image lacks a program that its start needs{said}"
     return ""
-
-
-def _refused(reason: str) -> bool:
-    return reason in ADMISSION_ERRORS or reason.startswith("OutOf")
 
 
 def _killed(pod: Pod, ending: Ending) -> str:

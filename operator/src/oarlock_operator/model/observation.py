@@ -15,6 +15,7 @@ from oarlock_api.contract.status import PodStatus
 from oarlock_api.scheduling import Gang
 from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.model.kubelet_words import nobody_knows
 from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Node, Pool
 
@@ -37,6 +38,11 @@ class Ending:
     rejected: str = ""
     at: datetime | None = None
     """When, by its kubelet's clock; None where that is not told."""
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether nobody saw it end: it is only there no more, as after a restart of its node."""
+        return self.report is None and nobody_knows(self.reason, self.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,8 @@ class Pod:
     """That grace, as whoever deleted the pod named it."""
     gone: bool = False
     ending: Ending | None = None
+    still_running: tuple[str, ...] = ()
+    """Containers that still run though the trainer's has ended: until they end, the pod keeps its node's GPUs."""
     obstacle: str = ""
     """What keeps it from starting, in the scheduler's or the kubelet's words."""
     by_event: bool = False
@@ -83,6 +91,8 @@ class Pod:
     """Who made it leave: an eviction's or a preemption's reason, empty for none."""
     own_limit: str = ""
     """Its kubelet's words, where it was evicted for a limit of its own, as for ephemeral storage."""
+    node_restarted: bool = False
+    """Its node is known to have started anew since it was placed there; looked for where nobody knows how it ended."""
     node_lost: bool = False
     """The cluster took it away because its node is gone: told by the pod itself, so without any right on nodes."""
     tainted: bool = False
@@ -231,6 +241,8 @@ class Observation:
     """An unfinished job with the same output."""
     lingering: tuple[str, ...] = ()
     """Pods of jobs that are gone, which may still write into the output, or hold this job's names."""
+    orphans: tuple[str, ...] = ()
+    """Those of them that have no owner: nobody deletes them."""
     progress: PodStatus | None = None
     request_seconds: float = 0.0
     """For how long rank 0 has answered questions that carry the job's open request, by this process's own asking."""

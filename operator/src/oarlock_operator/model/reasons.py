@@ -91,6 +91,11 @@ class Reason(StrEnum):
     LEFT_ON_REQUEST = "LeftOnRequest", "code 86: the pods were told to go, and saved"
     PREFLIGHT_FAILED = "PreflightFailed", "code 87: the checks before the start found the node unfit"
     EVICTED = "Evicted", "somebody needed the node: eviction, preemption or a taint; costs no budget"
+    NODE_RESTARTED = "NodeRestarted", "a node was restarted under its pod, by what its boot ID tells"
+    END_UNKNOWN = (
+        "EndUnknown",
+        "a container is gone and nobody saw it end, as where its node or the container runtime was restarted",
+    )
     NODE_LOST = "NodeLost", "the node is gone, or not ready while its pod does not answer"
     POD_DISAPPEARED = "PodDisappeared", "a pod is gone, and Oarlock did not ask for it"
     POD_FAILED = (

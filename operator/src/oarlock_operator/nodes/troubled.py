@@ -7,8 +7,9 @@ conditions, half a minute later. Single-threaded.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from oarlock_api.contract.node_marks import CORDONED, ENDED
@@ -16,6 +17,7 @@ from oarlock_operator.kube.api_error import ApiError, NotFound
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.cordon_marks import given_back, last_mark
 from oarlock_operator.model.node_maintenance import maintenance_of
+from oarlock_operator.model.observation import Pod
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.nodes.gpu_fault_history import read_strikes
 
@@ -24,14 +26,50 @@ MOST_GONE = 1024
 """Names kept of nodes that were deleted: autoscalers make new ones for ever, and pods of a deleted node are gone soon."""
 
 
-class TroubledNodes:
-    """Nodes that a watch last saw gone, not ready, unreachable, or marked by somebody."""
+@dataclass(slots=True)
+class _Boot:
+    """The start that a node is in. `since`: when a watch saw it begin; None where the watch is younger."""
 
-    def __init__(self) -> None:
+    number: str
+    since: datetime | None = None
+
+
+class TroubledNodes:
+    """Nodes that a watch last saw gone, not ready, unreachable, or marked by somebody; and which of them it saw restart."""
+
+    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        """`clock` is the wall clock in UTC."""
         self._troubled: dict[str, Node] = {}
+        self._boots: dict[str, _Boot] = {}
+        self._clock = clock
+
+    def with_restarts(self, pods: Iterable[Pod], nodes: Mapping[str, Node]) -> tuple[Pod, ...]:
+        """The pods; of one whose end nobody knows, with whether its node, read just now, has started anew under it."""
+        return tuple(
+            replace(pod, node_restarted=True)
+            if pod.ending and pod.ending.unexplained and self._restarted(nodes.get(pod.node), pod.placed_at)
+            else pod
+            for pod in pods
+        )
+
+    def _restarted(self, node: Node | None, since: datetime | None) -> bool:
+        """A hint: the watch must have seen the node before."""
+        boot = self._boots.get(node.name) if node else None
+        if node is None or boot is None or not node.boot_id:
+            return False
+        return node.boot_id != boot.number or (boot.since is not None and (since is None or boot.since > since))
+
+    def _note_boot(self, node: Node) -> None:
+        before = self._boots.get(node.name)
+        if node.boot_id and (before is None or before.number != node.boot_id):
+            self._boots[node.name] = _Boot(node.boot_id, self._clock() if before else None)
 
     def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
         """Remember a node's state; whether its trouble changed with this, or our mark on it is to be removed."""
+        if deleted:
+            self._boots.pop(raw["metadata"]["name"], None)
+        else:
+            self._note_boot(read_node(raw))
         node = replace(read_node(raw), exists=not deleted, boot_id="", strikes=(), uid="", cordon=None, given_back=None)
         troubled = deleted or not node.ready or node.maintenance is not None
         before = self._troubled.pop(node.name, None)

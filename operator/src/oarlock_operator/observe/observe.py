@@ -7,8 +7,8 @@ Never from a cache: a watch tells when to look, not what is there. What a watch 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import msgspec
@@ -92,6 +92,7 @@ async def observe(
     departed = tuple(read_pod(pod, gone=True) for pod in left if pod.owned_by(job.uid) and pod.metadata.uid not in seen)
     everything = (*await with_pod_warnings(cluster, job, list(seen.values()), now=now), *departed)
     nodes = await read_nodes(cluster, _nodes_to_read(job, everything, memory.troubled, now=now))
+    everything = memory.troubled.with_restarts(everything, nodes)
     number = job.status.attempt
     current = newest(everything, job.status, number)
     counted = {pod.uid for pod in current}
@@ -117,6 +118,7 @@ async def observe(
         looked_around=around is not None,
         rival=around.rival if around else "",
         lingering=tuple(sorted({*(around.lingering if around else ()), *namesakes})),
+        orphans=tuple(sorted(name for name, orphan in around.lingering.items() if orphan)) if around else (),
         progress=replace(news, rounds=()) if news and known.drops_rounds else news,
         request_seconds=request_seconds(job, known),
         silent=silent,
@@ -189,6 +191,7 @@ def _nodes_to_read(job: Job, pods: Sequence[Pod], troubled: TroubledNodes, *, no
         pods = [pod for pod in pods if not pod.gone or pod.attempt == job.status.attempt]
     # A GPU's past lies on its node, and is asked for where the GPU has failed again.
     names |= {pod.node for pod in pods if pod.node and pod.report and pod.report.gpu}
+    names |= {pod.node for pod in pods if pod.node and pod.ending and pod.ending.unexplained}
     names |= {entry.name for entry in job.status.cordoned_nodes if is_open(entry, now=now)}
     # A lost node's pod may be made anew in this very pass, and a node that was given back may take it.
     quiet = job.status.recovery.stage is None and not names and not any(pod.stopped or pod.deleting for pod in pods)
@@ -227,7 +230,7 @@ class _Around:
     """What a job that is to make its pods shares names and output with."""
 
     rival: str
-    lingering: Sequence[str] = ()
+    lingering: Mapping[str, bool] = field(default_factory=dict)
     service: ServiceSeen | None = None
 
 

@@ -26,13 +26,18 @@ async def rival(cluster: Cluster, job: Job, raw: Json, outputs: Outputs) -> str:
     return min(rivals, default="")
 
 
-async def lingering(cluster: Cluster, job: Job, outputs: Outputs) -> list[str]:
-    """Names of pods of other jobs that still run and mount the same output. Raises ApiError."""
+async def lingering(cluster: Cluster, job: Job, outputs: Outputs) -> dict[str, bool]:
+    """Names of pods of other jobs that still run and mount the same output, and whether each is left for good.
+
+    It is where it has no owner, as after `kubectl delete --cascade=orphan` or a backup that strips owners: nobody deletes it.
+    Raises ApiError.
+    """
     if not outputs.may_linger(job):
-        return []
+        return {}
     others = f"{Label.OUTPUT}={output_mark(job)},{Label.JOB_UID}!={job.uid}"
     pods = await cluster.list(f"/api/v1/namespaces/{job.namespace}/pods", labelSelector=others)
-    return [pod["metadata"]["name"] for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
+    alive = [pod["metadata"] for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
+    return {one["name"]: not one.get("ownerReferences") and "deletionTimestamp" not in one for one in alive}
 
 
 async def _begun(cluster: Cluster, namespace: str, name: str, outputs: Outputs) -> Json | None:

@@ -17,6 +17,7 @@ from oarlock_api.contract.names import KIND, Label
 from oarlock_api.contract.wire import text
 from oarlock_operator.faults.report import NotTrustedError, trusted_report
 from oarlock_operator.manifests.pod import CONTAINER
+from oarlock_operator.model.kubelet_words import REJECTED
 from oarlock_operator.model.observation import Ending, Pod, Program
 from oarlock_operator.pods.last_lines import last_lines
 from oarlock_operator.pods.pod_program import Annotations, mounts_key, read_program
@@ -118,6 +119,7 @@ class PodStatus(Struct, frozen=True, rename="camel"):
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
+    ephemeral_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
 class PodSpec(Struct, frozen=True, rename="camel"):
@@ -134,6 +136,8 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     host_pid: bool | None = field(default=None, name="hostPID")
     share_process_namespace: bool | None = None
     program: Program = Program()
+    sidecars: tuple[str, ...] = ()
+    """Names of init containers that run on beside the others."""
 
 
 _KEYED = Program(keyed=True)
@@ -153,6 +157,9 @@ class RawPod(Struct, frozen=True):
         start anew in it, that status tells of GPUs, too.
         """
         spec, annotations = self.spec, self.metadata.annotations
+        if spec.init_containers is not None:
+            beside = (each for each in spec.init_containers if each.get("restartPolicy") == "Always")
+            msgspec.structs.force_setattr(spec, "sidecars", tuple(str(each.get("name")) for each in beside))
         reports = self.state.terminated is not None or (annotations is not None and annotations.in_place)
         if spec.volumes is not None and self.state.terminated is None and mounts_key(spec.volumes):
             msgspec.structs.force_setattr(spec, "program", _KEYED)
@@ -192,10 +199,22 @@ class RawPod(Struct, frozen=True):
         return next((each.state for each in statuses if each.name == CONTAINER), State())
 
     @property
-    def bringing(self) -> State:
-        """State of the first init container that has not done its part: it may be what the pod waits for, or fails by."""
-        states = [each.state for each in self.status.init_container_statuses or ()]
-        return next((state for state in states if not (state.terminated and state.terminated.exit_code == 0)), State())
+    def running(self) -> tuple[str, ...]:
+        """Names of all containers that run, be they the pod's own, sidecars, or what somebody looks into it with."""
+        status = self.status
+        kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
+        return tuple(text(each.name, 63) for kind in kinds for each in kind or () if each.state.running is not None)
+
+    @property
+    def bringing(self) -> ContainerStatus:
+        """The first init container that has not done its part: it may be what the pod waits for, or fails by.
+
+        One that runs on beside the others, a sidecar, has no part that it could be done with, and ends only after them.
+        """
+        known = self.status.init_container_statuses or ()
+        parts = [each for each in known if each.name not in self.spec.sidecars]
+        open_ = (each for each in parts if not (each.state.terminated and each.state.terminated.exit_code == 0))
+        return next(open_, ContainerStatus())
 
     def condition(self, kind: str) -> Condition:
         """One of its conditions, an empty one where it is not told."""
@@ -236,8 +255,9 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         program=replace(raw.spec.program, own=metadata.annotations is None or metadata.annotations.own_program),
         made_from=(metadata.annotations.made_from or "") if metadata.annotations else "",
         ending=_ending(raw, state.terminated),
+        still_running=() if gone or state.terminated is None else raw.running,
         obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting)
-        or _obstacle(Condition(), raw.bringing.waiting),
+        or _obstacle(Condition(), raw.bringing.state.waiting),
     )
 
 
@@ -262,8 +282,12 @@ def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
     status = raw.status
     if status.phase in ("Failed", "Succeeded"):
         code = 0 if status.phase == "Succeeded" else None
-        failed = raw.bringing.terminated
-        said = f"an init container ended with {failed.exit_code}: {last_lines(failed.message or '')}" if failed else ""
+        name, failed = raw.bringing.name, raw.bringing.state.terminated
+        said = ""
+        if failed:
+            said = (
+                f"the init container {text(name, 63)} ended with {failed.exit_code}: {last_lines(failed.message or '')}"
+            )
         return Ending(code=code, reason=text(status.reason, 64), message=text(status.message, 1024) or said)
     return None
 
@@ -271,6 +295,8 @@ def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
 def _disruption(raw: RawPod, target: Condition) -> str:
     if target.status == "True" and target.reason in DISRUPTIONS:
         return text(target.reason, 64)
+    if _rejected(raw):
+        return ""
     if (by_queue := raw.condition("TerminationTarget")).status == "True":
         return text(by_queue.reason, 64) or "TerminationTarget"
     by_volcano = raw.condition("Ready").reason == VOLCANO_EVICTS
@@ -282,12 +308,17 @@ def _own_limit(raw: RawPod, target: Condition) -> str:
 
     For the node's sake, a kubelet that can says so in the condition DisruptionTarget, and every one in its words.
     """
-    if raw.status.reason != EVICTED:
+    if raw.status.reason != EVICTED or _rejected(raw):
         return ""
     said = text(raw.status.message, 512).strip()
     own = any(words in said for words in OWN_LIMITS)
     others = target.status == "True" or said.startswith(OF_THE_NODE)
     return "" if others and not own else said or "its kubelet does not say which"
+
+
+def _rejected(raw: RawPod) -> bool:
+    """Whether its kubelet did not admit it: nothing of it ever ran there, so nobody took it away."""
+    return (raw.status.message or "").startswith(REJECTED)
 
 
 def _obstacle(scheduling: Condition, waiting: Waiting | None) -> str:
