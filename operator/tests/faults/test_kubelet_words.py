@@ -157,6 +157,19 @@ def test_refusals_keep_apart_in_time_from_the_second_on_and_the_job_goes_elsewhe
     assert world.job.status.restarts.infrastructure == 3
 
 
+@pytest.mark.parametrize("name", ["log-shipper", "secrets"])
+def test_an_init_container_or_a_sidecar_that_cannot_start_is_what_a_pod_waits_for(name: str) -> None:
+    states = {
+        "log-shipper": {"running": {}},
+        "secrets": {"waiting": {"reason": "PodInitializing"}},
+        name: {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}},
+    }
+    initial = [{"name": each, "state": state} for each, state in states.items()]
+    raw = pod({"initContainerStatuses": initial, "containerStatuses": container(waiting={"reason": "PodInitializing"})})
+    raw["spec"]["initContainers"] = [{"name": "log-shipper", "restartPolicy": "Always"}, {"name": "secrets"}]
+    assert read_pod(raw).obstacle == "ImagePullBackOff: not found"
+
+
 def test_an_init_container_that_fails_is_named_and_a_sidecar_beside_it_is_not_blamed() -> None:
     raw = pod(
         {

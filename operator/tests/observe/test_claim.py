@@ -130,7 +130,11 @@ async def test_pods_that_may_still_write_linger(pod: Json, lingers: bool) -> Non
 
 @pytest.mark.parametrize(
     ("facts", "orphan"),
-    [({}, True), ({"ownerReferences": [{"uid": "uid-0"}]}, False), ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, False)],
+    [
+        ({}, True),
+        ({"ownerReferences": [{"uid": "uid-0"}]}, False),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, False),
+    ],
 )
 async def test_a_pod_without_an_owner_that_nobody_deletes_is_left_for_good(facts: Json, *, orphan: bool) -> None:
     pod = running_pod(OTHER)

@@ -206,15 +206,19 @@ class RawPod(Struct, frozen=True):
         return tuple(text(each.name, 63) for kind in kinds for each in kind or () if each.state.running is not None)
 
     @property
-    def bringing(self) -> ContainerStatus:
-        """The first init container that has not done its part: it may be what the pod waits for, or fails by.
+    def failed_to_bring(self) -> ContainerStatus:
+        """The first init container that ended badly. A sidecar ends only because another one did, and is none."""
+        for each in self.status.init_container_statuses or ():
+            if each.name not in self.spec.sidecars and each.state.terminated and each.state.terminated.exit_code:
+                return each
+        return ContainerStatus()
 
-        One that runs on beside the others, a sidecar, has no part that it could be done with, and ends only after them.
-        """
-        known = self.status.init_container_statuses or ()
-        parts = [each for each in known if each.name not in self.spec.sidecars]
-        open_ = (each for each in parts if not (each.state.terminated and each.state.terminated.exit_code == 0))
-        return next(open_, ContainerStatus())
+    @property
+    def obstacle(self) -> str:
+        """Why its first container that does not start does not: the trainer's own, or one that is to run before it."""
+        befores = (each.state for each in self.status.init_container_statuses or ())
+        said = (_waits_for(state.waiting) for state in (self.state, *befores))
+        return next(filter(None, said), "")
 
     def condition(self, kind: str) -> Condition:
         """One of its conditions, an empty one where it is not told."""
@@ -256,8 +260,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         made_from=(metadata.annotations.made_from or "") if metadata.annotations else "",
         ending=_ending(raw, state.terminated),
         still_running=() if gone or state.terminated is None else raw.running,
-        obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting)
-        or _obstacle(Condition(), raw.bringing.state.waiting),
+        obstacle=text(scheduling.message, 512) if scheduling.status == "False" and not scheduled else raw.obstacle,
     )
 
 
@@ -282,12 +285,10 @@ def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
     status = raw.status
     if status.phase in ("Failed", "Succeeded"):
         code = 0 if status.phase == "Succeeded" else None
-        name, failed = raw.bringing.name, raw.bringing.state.terminated
         said = ""
-        if failed:
-            said = (
-                f"the init container {text(name, 63)} ended with {failed.exit_code}: {last_lines(failed.message or '')}"
-            )
+        if failed := raw.failed_to_bring.state.terminated:
+            name = text(raw.failed_to_bring.name, 63)
+            said = f"the init container {name} ended with {failed.exit_code}: {last_lines(failed.message or '')}"
         return Ending(code=code, reason=text(status.reason, 64), message=text(status.message, 1024) or said)
     return None
 
@@ -321,8 +322,6 @@ def _rejected(raw: RawPod) -> bool:
     return (raw.status.message or "").startswith(REJECTED)
 
 
-def _obstacle(scheduling: Condition, waiting: Waiting | None) -> str:
-    if scheduling.status == "False":
-        return text(scheduling.message, 512)
+def _waits_for(waiting: Waiting | None) -> str:
     reason = text(waiting.reason, 64) if waiting else ""
     return "" if waiting is None or reason in OBSTACLES else f"{reason}: {text(waiting.message, 512)}"
