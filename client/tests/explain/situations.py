@@ -419,6 +419,38 @@ SITUATIONS: dict[str, tuple[Facts, str, str]] = {
         "Evicted",
         "node-2",
     ),
+    "refused for its node's disk": (
+        facts(
+            job("Recovering", RUNS),
+            pods=[
+                pod(
+                    1,
+                    node="node-2",
+                    phase="Failed",
+                    reason="Evicted",
+                    message="Pod was rejected: The node had condition: [DiskPressure]. ",
+                )
+            ],
+        ),
+        "RefusedByNode",
+        "node-2",
+    ),
+    "refused for its node's topology": (
+        facts(
+            job("Recovering", RUNS),
+            pods=[
+                pod(
+                    1,
+                    node="node-2",
+                    phase="Failed",
+                    reason="TopologyAffinityError",
+                    message="Pod was rejected: Resources cannot be allocated with Topology locality",
+                )
+            ],
+        ),
+        "RefusedByNode",
+        "node-2",
+    ),
     "a limit of its own": (
         facts(
             job("Recovering", RUNS),

@@ -115,6 +115,7 @@ _BLAMED = (
     Reason.PEER_LOST,
     Reason.POD_DISAPPEARED,
     Reason.POD_FAILED,
+    Reason.REFUSED_BY_NODE,
     Reason.NODE_LOST,
     Reason.NODE_RESTARTED,
     Reason.END_UNKNOWN,

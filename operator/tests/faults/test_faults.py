@@ -12,7 +12,7 @@ from jobs import START, report
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_operator.faults.attribution import attribute, detected_at
-from oarlock_operator.faults.classify import Budget, Fault, classify, missing
+from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
 from oarlock_operator.model.observation import Ending, Pod
 
 POD = Pod(name="flux-1-1", uid="u", attempt=1, rank=1, node="node-b", started=True)
@@ -183,14 +183,27 @@ def test_a_program_that_is_not_in_the_image_ends_the_job_with_what_mends_it(endi
         Ending(
             128, reason="StartError", message=f'{NO_RUNTIME}: exec: "nvidia-container-runtime": {NOT_FOUND}: unknown'
         ),
-        Ending(1, reason="Error", message='wandb: exec: "git": executable file not found in $PATH'),
+        Ending(128, reason="StartError"),
     ],
-    ids=["a driver's hook", "the same by Docker", "the node's runtime", "what a program that ran has logged"],
+    ids=["a driver's hook", "the same by Docker", "the node's runtime", "a mute runtime"],
 )
-def test_what_else_keeps_a_container_from_starting_or_ends_it_is_tried_again(ending: Ending) -> None:
+def test_what_else_keeps_a_container_from_starting_is_its_nodes(ending: Ending) -> None:
     fault = classify(replace(POD, ending=ending))
     assert fault is not None
-    assert fault.budget is not Budget.NONE
+    assert (fault.failure_class, fault.budget, fault.avoid) == (
+        FailureClass.PREFLIGHT,
+        Budget.INFRASTRUCTURE,
+        Avoid.RATHER,
+    )
+    assert fault.reason == ending.reason
+    assert fault.refused_by_node
+
+
+def test_what_a_program_that_ran_has_logged_of_a_missing_one_is_its_own() -> None:
+    ending = Ending(1, reason="Error", message='wandb: exec: "git": executable file not found in $PATH')
+    fault = classify(replace(POD, ending=ending))
+    assert fault is not None
+    assert fault.budget is Budget.APPLICATION
 
 
 def test_a_command_of_the_job_s_own_that_its_shell_does_not_find_is_the_application_s() -> None:

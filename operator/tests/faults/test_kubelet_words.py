@@ -75,7 +75,7 @@ def test_whatever_a_kubelet_refuses_a_pod_for_is_infrastructures_and_its_node_is
         Budget.INFRASTRUCTURE,
         Avoid.RATHER,
     )
-    assert fault.reason == reason
+    assert fault.reason == ("RefusedByNode" if reason == "Evicted" else reason)
     assert REFUSALS[reason].strip() in fault.message
 
 

@@ -136,7 +136,7 @@ class Cause(StrEnum):
         "WaitingForPredecessor",
         Part.REFUSED,
         "a deleted job of the same name, or with the same output, still has pods or a Service",
-        "Wait; if a pod of it does not stop, look at its node. One without an owner stays until somebody deletes it: the message names it.",
+        "Wait; if a pod does not stop, look at its node. One without an owner, which the message names, is yours to delete.",
     )
     GANG_UNAVAILABLE = (
         "GangUnavailable",
@@ -342,7 +342,7 @@ class Cause(StrEnum):
     REFUSED_BY_NODE = (
         "RefusedByNode",
         Part.NOT_STARTED,
-        "the kubelet refused a pod that it was given: its devices, or its room, were gone meanwhile",
+        "the kubelet refused a pod that it was given: its devices, its room or what it can do did not fit",
         "Nothing the first time; if it repeats, look at the device plugin and the kubelet of NODE.",
     )
     WAITING = "Waiting", Part.NOT_STARTED, "a placed pod does not start yet"

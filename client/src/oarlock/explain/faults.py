@@ -71,6 +71,8 @@ def of_pod(pod: Pod, *, job: str) -> Trouble | None:
         return _of_pod(pod, cause, f"pod {pod.name} failed: {said}", job)
     if ending.reason == "OOMKilled":
         cause = Cause.OOM_KILLED
+    elif ending.reason == "ContainerStatusUnknown" or (ending.reason, ending.code) == ("Unknown", 255):
+        cause = Cause.END_UNKNOWN
     elif ending.reason in {"StartError", "ContainerCannotRun"}:
         cause = words.of_kubelet(f"{ending.reason}: {ending.message}") or Cause.CONTAINER_NOT_STARTED
     elif ending.code == _KILLED:

@@ -64,7 +64,8 @@ def read_pod(raw: Object) -> Pod:
     scheduled, target = conditions.get("PodScheduled") or {}, conditions.get("DisruptionTarget") or {}
     placed = bool(spec.get("nodeName"))
     queue = conditions.get("TerminationTarget") or {}
-    evicted = status.get("reason") == "Evicted"
+    # What a kubelet did not let in has its own words for it, and was never there.
+    evicted = status.get("reason") == "Evicted" and not str(status.get("message")).startswith("Pod was rejected: ")
     return Pod(
         name=metadata["name"],
         uid=metadata.get("uid", ""),

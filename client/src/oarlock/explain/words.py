@@ -98,7 +98,7 @@ _KUBELET: tuple[Row, ...] = (
         r"its image (has no|lacks)|executable file .*not found|exec: .*(no such file|permission denied)",
         Cause.PROGRAM_MISSING,
     ),
-    (r"UnexpectedAdmissionError|^OutOf|NodeAffinity|Allocate failed", Cause.REFUSED_BY_NODE),
+    (r"Pod was rejected: |UnexpectedAdmissionError|^OutOf|NodeAffinity|Allocate failed", Cause.REFUSED_BY_NODE),
     (
         (
             r"CreateContainerError|RunContainerError|CreateContainerConfigError|StartError|ContainerCannotRun|"

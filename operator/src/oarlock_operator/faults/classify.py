@@ -65,7 +65,7 @@ class Fault:
     def refused_by_node(self) -> bool:
         """Whether its container never ran, for what another node may have."""
         ended = self.pod.ending
-        return ended is not None and ended.code is None and self.avoid is not Avoid.NO
+        return ended is not None and (ended.code is None or ended.reason in NEVER_RAN) and self.avoid is not Avoid.NO
 
     @property
     def node_may_do_it_again(self) -> bool:
@@ -177,9 +177,14 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     where = f"pod {pod.name}" + (f" on {pod.node}" if pod.node else "")
     if message := cannot_run(ending):
         return Fault(pod, FailureClass.CONFIGURATION, Reason.CONFIGURATION_ERROR, f"{where}: {message}", Budget.NONE)
+    if ending.report is None and ending.reason in NEVER_RAN:
+        # Its image has the program: a hook of the GPUs' driver, a full disk or the runtime itself is the node's.
+        said = f"{where}: {ending.reason}: {ending.message or 'its runtime does not say why'}"
+        return Fault(pod, FailureClass.PREFLIGHT, ending.reason, said, Budget.INFRASTRUCTURE, Avoid.RATHER)
     if ending.code is None:
         said = ": ".join(part for part in (ending.reason, ending.message) if part) or "no container ran"
-        reason = ending.reason or Reason.POD_FAILED
+        # An eviction costs nothing; this pod was never let in.
+        reason = Reason.REFUSED_BY_NODE if ending.reason == Reason.EVICTED else ending.reason or Reason.POD_FAILED
         # An init container that failed leaves no reason: it is the pod's own.
         avoid = Avoid.RATHER if ending.reason and reason not in NOT_THE_NODES else Avoid.NO
         return Fault(pod, FailureClass.PREFLIGHT, reason, f"{where}: {said}", Budget.INFRASTRUCTURE, avoid)

@@ -102,6 +102,10 @@ class Reason(StrEnum):
         "PodFailed",
         "a pod failed before a container ran, without a reason, or because its node's copy of the image lacks the program",
     )
+    REFUSED_BY_NODE = (
+        "RefusedByNode",
+        "a kubelet did not let a pod in, for a condition of its node such as DiskPressure",
+    )
     NODE_MARKED = (
         "NodeMarked",
         "somebody else wants a node of the gang emptied: it saves and moves once spares are free; costs no budget",
