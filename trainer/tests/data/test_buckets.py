@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_api.dataset import CropAspect, CropStyle, ResolutionType, SizeLimits
+from oarlock_api.weights import ModelFamily
 from oarlock_trainer.data.buckets import (
     Cut,
     Size,
@@ -18,15 +21,18 @@ from oarlock_trainer.data.buckets import (
     target_sizes,
     upscale_percent,
 )
+from oarlock_trainer.models.families import FAMILIES
 
 KINDS = st.sampled_from(list(ResolutionType))
 SIDES = st.tuples(st.integers(1, 5000), st.integers(1, 5000))
 LIMITS = st.sampled_from([SizeLimits(), SizeLimits(maximum=300.0, downsample_to=200.0)])
 DRAWS = st.floats(0, 1, exclude_max=True)
+CHOICES = (1.0, 1.5, 0.67, 1.78)
+"""Of the table's pictures that are cut to the closest aspect."""
 
 
 def target_of(aspect: float, resolution: float, kind: ResolutionType) -> tuple[np.ndarray, np.ndarray]:
-    return target_sizes([aspect], resolution=resolution, kind=kind)
+    return target_sizes([aspect], resolution=resolution, kind=kind, step=64)
 
 
 def cut(
@@ -73,7 +79,7 @@ def test_a_cut_lies_within_the_scaled_picture_and_has_the_buckets_size(
     found = cut(sides, (width[0], height[0]), style=style, draws=draws, limits=limits)
     assert 0 <= found.left <= found.scaled.width - found.target.width
     assert 0 <= found.top <= found.scaled.height - found.target.height
-    assert found.target.width % alignment(edge) == found.target.height % alignment(edge) == 0
+    assert found.target.width % alignment(edge, 64) == found.target.height % alignment(edge, 64) == 0
 
 
 @given(
@@ -89,7 +95,8 @@ def test_many_pictures_are_cut_as_each_of_them_alone(
         draws = np.array([rest for _, *rest in some])
         choices = (0.5, 1.0, 1.78)
         aspects = crop_aspects(*size, aspect=CropAspect.RANDOM, choices=choices, draws=draws[:, 0])
-        target = target_sizes(aspects, resolution=640.0, kind=kind)
+        resolution = 0.6 if kind is ResolutionType.AREA else 640.0
+        target = target_sizes(aspects, resolution=resolution, kind=kind, step=32, upright=np.less(*size))
         many = cuts(size, target, style=style, draws=(draws[:, 1], draws[:, 2]), limits=limits, kind=kind)
         return [many.one(number) for number in range(len(some))]
 
@@ -118,9 +125,28 @@ def test_the_maximum_of_a_shorter_edge_is_one_of_the_shorter_edge() -> None:
     assert cut((4000, 1000), (256, 64), limits=limits, kind=ResolutionType.PIXEL).scaled == Size(256, 64)
 
 
-def test_closest_chooses_by_ratio_not_by_difference() -> None:
+def test_closest_chooses_by_difference_as_simpletuner() -> None:
     found = crop_aspects([100, 300], [137, 150], aspect=CropAspect.CLOSEST, choices=(1.0, 0.5, 2.0), draws=0.0)
-    assert found.tolist() == [1.0, 2.0]
+    assert found.tolist() == [0.5, 2.0]
+
+
+def test_from_512_pixels_on_every_bucket_is_simpletuners() -> None:
+    # Made by support/simpletuner_buckets.py, by SimpleTuner's own functions.
+    rows = [
+        line.split("\t") for line in (Path(__file__).parent / "simpletuner-buckets.tsv").read_text().splitlines()[1:]
+    ]
+    assert len(rows) > 2500
+    wrong = []
+    for family, resolution, kind, crop, *sides in rows:
+        wide, high, *theirs = map(int, sides)
+        aspects = crop_aspects([wide], [high], aspect=CropAspect(crop), choices=CHOICES, draws=0.0)
+        step = FAMILIES[ModelFamily(family)].grid.bucket
+        found = target_sizes(
+            aspects, resolution=float(resolution), kind=ResolutionType(kind), step=step, upright=[wide < high]
+        )
+        if [int(side[0]) for side in found] != theirs:
+            wrong.append((family, resolution, kind, crop, wide, high, theirs, [int(side[0]) for side in found]))
+    assert wrong == []
 
 
 def test_limits_are_in_the_unit_of_the_resolution() -> None:

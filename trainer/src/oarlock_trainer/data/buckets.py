@@ -1,8 +1,8 @@
 """Which size a picture is trained at, and which part of it: for one picture, and for millions at once.
 
-A picture is scaled until it covers its bucket's size, and what stands over is cropped. Sizes follow SimpleTuner: the
-aspect (width / height) is rounded to two decimals, both sides to a multiple of the alignment. All functions take numbers
-or numpy arrays of one length, in pixels, and compute the same for either.
+A picture is scaled until it covers its bucket's size, and what stands over is cropped. From 512 pixels on, buckets have
+SimpleTuner's sizes (trainer/tests/data/simpletuner-buckets.tsv). All functions take numbers or numpy arrays of one length, in
+pixels, and compute the same for either.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from oarlock_api.dataset import SizeLimits
 
+_USUAL_EDGES = {0.25: 512, 0.5: 768, 1.0: 1024, 2.0: 1536, 4.0: 2048}
+"""Megapixels -> edge, for areas that are less than _NEAR apart."""
+_NEAR = 0.05
 _LEAST_ASPECT = 0.01
 """What rounding leaves of a strip a hundred times higher than wide: it gets a bucket of its own, not a division by 0."""
 
@@ -102,26 +105,50 @@ def edge_length(resolution: float, kind: ResolutionType) -> float:
     return math.sqrt(resolution * 1e6) if kind is ResolutionType.AREA else float(resolution)
 
 
-def alignment(edge: float) -> int:
-    """Pixels that both sides are a multiple of.
+def square_edge(resolution: float, kind: ResolutionType) -> float:
+    """Edge in pixels of what is square at a resolution. SimpleTuner takes areas near round megapixels for usual edges."""
+    if kind is ResolutionType.PIXEL:
+        return float(resolution)
+    megapixels = resolution if kind is ResolutionType.AREA else resolution**2 / 1e6
+    usual = (edge for area, edge in _USUAL_EDGES.items() if abs(megapixels - area) < _NEAR)
+    return float(next(usual, math.sqrt(megapixels * 1e6)))
 
-    A multiple of every family's `grid.edge`. SimpleTuner's 64 keeps the number of shapes small; below 512 pixels
-    it could no longer tell one aspect from the next.
+
+def alignment(edge: float, step: int) -> int:
+    """Pixels that both sides of buckets are a multiple of, where squares have this edge; `step`: the family's.
+
+    A multiple of every family's `grid.edge`. Below 512 pixels SimpleTuner's steps could no longer tell one aspect from the
+    next.
     """
-    return 64 if edge >= 512 else 16
+    return step if edge >= 512 else 16
 
 
-def target_sizes(aspects: ArrayLike, *, resolution: float, kind: ResolutionType) -> tuple[np.ndarray, np.ndarray]:
-    """Widths and heights of the buckets of aspects."""
-    edge = edge_length(resolution, kind)
-    step = alignment(edge)
+def target_sizes(
+    aspects: ArrayLike, *, resolution: float, kind: ResolutionType, step: int, upright: ArrayLike | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Widths and heights of the buckets of aspects, rounded to two decimals. `step`: of the family, as of `alignment`.
+
+    `upright`: whether the pictures themselves are, where they are cut to other aspects: of those, a Pixel resolution
+    is the width, and of all others the height.
+    """
+    square = square_edge(resolution, kind)
+    step = alignment(square, step)
     rounded = np.maximum(np.round(np.asarray(aspects, dtype=np.float64), 2), _LEAST_ASPECT)
     if kind is ResolutionType.PIXEL:
-        wide, high = edge * np.maximum(rounded, 1.0), edge / np.minimum(rounded, 1.0)
+        is_upright = rounded < 1.0 if upright is None else np.asarray(upright)
+        wide = np.where(is_upright, square, np.trunc(square * rounded))
+        high = np.where(is_upright, np.trunc(square / rounded), square)
     else:
+        edge = _multiple(math.trunc(edge_length(resolution, kind)), step)
         wide, high = edge * np.sqrt(rounded), edge / np.sqrt(rounded)
-    width, height = (np.maximum(np.floor(side / step + 0.5), 1).astype(np.int64) * step for side in (wide, high))
-    return width, height
+    width, height = _multiple(wide, step), _multiple(high, step)
+    is_square = np.round(width / height, 2) == 1.0
+    return np.where(is_square, _multiple(square, step), width), np.where(is_square, _multiple(square, step), height)
+
+
+def _multiple(side: ArrayLike, step: int) -> np.ndarray:
+    """The nearest multiple of the step, halves to the even one; the step at least."""
+    return np.maximum(np.rint(np.asarray(side) / step), 1).astype(np.int64) * step
 
 
 def crop_aspects(
@@ -134,7 +161,7 @@ def crop_aspects(
         return np.ones_like(own)
     if aspect is CropAspect.CLOSEST:
         # The last axis holds the choices, at most 64: 32 MiB for a part of the table.
-        apart = np.abs(np.log(own)[..., None] - np.log(listed))
+        apart = np.abs(np.round(own, 2)[..., None] - listed)
         return np.asarray(listed[np.argmin(apart, axis=-1)])
     if aspect is CropAspect.RANDOM:
         return np.asarray(listed[(np.asarray(draws) * len(choices)).astype(np.int64)])

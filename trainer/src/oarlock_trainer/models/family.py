@@ -104,6 +104,8 @@ class Grid:
     """Height and width of a token's latents."""
     frames: int = 1
     """Frames of a latent behind the first one; 1: the family knows pictures alone."""
+    bucket: int = 64
+    """Pixels that sides of buckets are a multiple of, from 512 pixels on: as SimpleTuner has it for the family."""
 
     @property
     def edge(self) -> int:

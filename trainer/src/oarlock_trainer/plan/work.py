@@ -228,5 +228,6 @@ def _most_pixels(training: Training, datasets: Sequence[Dataset]) -> int | None:
 
 def _square(dataset: Dataset, training: Training) -> Size:
     resolution, kind = dataset.resolution or training.resolution, dataset.resolution_type or training.resolution_type
-    width, height = target_sizes([1.0], resolution=float(resolution), kind=kind)
+    step = family_of(training.model).grid.bucket
+    width, height = target_sizes([1.0], resolution=float(resolution), kind=kind, step=step)
     return Size(int(width[0]), int(height[0]), dataset.video.frames if dataset.video else 1)

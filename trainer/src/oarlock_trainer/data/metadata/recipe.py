@@ -84,7 +84,13 @@ def cuts(training: Training, dataset: Dataset, names: pa.Array, size: tuple[np.n
     aspects = np.ones(len(names))
     if training.aspect_buckets:
         aspects = buckets.crop_aspects(*size, aspect=crop.aspect, choices=crop.aspects, draws=draws[:, 0])
-    target = buckets.target_sizes(aspects, resolution=dataset.resolution or training.resolution, kind=kind)
+    target = buckets.target_sizes(
+        aspects,
+        resolution=dataset.resolution or training.resolution,
+        kind=kind,
+        step=family_of(training.model).grid.bucket,
+        upright=np.less(*size),
+    )
     return buckets.cuts(
         size, target, style=crop.style, draws=(draws[:, 1], draws[:, 2]), limits=dataset.size, kind=kind
     )

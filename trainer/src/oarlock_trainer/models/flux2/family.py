@@ -42,7 +42,7 @@ _KLEIN_4B = Family(
     text_encoders=("text_encoder",),
     tokenizers=("tokenizer",),
     text_classes=(QWEN3.model, QWEN3.tokenizer),
-    grid=Grid(pixels=16, patch=1),
+    grid=Grid(pixels=16, patch=1, bucket=16),
     shift=TRAINED,
     blocks=("transformer_blocks", "single_transformer_blocks"),
     presets=PRESETS,

@@ -43,7 +43,7 @@ _DRAWS = Family(
     text_encoders=("text_encoder",),
     tokenizers=("tokenizer",),
     text_classes=("Qwen2_5_VLForConditionalGeneration", "Qwen2Tokenizer"),
-    grid=Grid(pixels=8, patch=2),
+    grid=Grid(pixels=8, patch=2, bucket=32),
     shift=Shift(few_tokens=256, low=0.5, many_tokens=8192, high=0.9),
     blocks=("transformer_blocks",),
     presets=PRESETS,

@@ -30,7 +30,7 @@ _SMALL = Family(
     text_encoders=("text_encoder",),
     tokenizers=("tokenizer",),
     text_classes=("UMT5EncoderModel", "T5TokenizerFast"),
-    grid=Grid(pixels=8, patch=2, frames=4),
+    grid=Grid(pixels=8, patch=2, frames=4, bucket=32),
     shift=3.0,
     blocks=("blocks",),
     presets=PRESETS,
