@@ -35,7 +35,7 @@ def test_defaults_of_simpletuner_are_written_into_each_data_set(dataset: Callabl
         "imageEmbeds": {"mode": "Cache"},
         "resolution": 1024,
         "resolutionType": "PixelArea",
-        "crop": {"aspect": "Preserve", "style": "Center"},
+        "crop": {"aspect": "Preserve", "style": "Random"},
         "repeats": 0,
         "preserveScan": False,
         "randomFlip": False,
@@ -47,8 +47,13 @@ def test_defaults_of_simpletuner_are_written_into_each_data_set(dataset: Callabl
     [
         ({"caption_strategy": "instanceprompt", "instance_prompt": "a boat"}, {"strategy": "Fixed", "text": "a boat"}),
         ({"only_instance_prompt": True, "instance_prompt": "a boat"}, {"strategy": "Fixed", "text": "a boat"}),
-        ({"prepend_instance_prompt": True, "instance_prompt": "a boat"}, {"strategy": "TextFile", "prepend": "a boat"}),
-        ({"instance_prompt": "a boat"}, {"strategy": "TextFile"}),
+        (
+            {"prepend_instance_prompt": True, "instance_prompt": "a boat"},
+            {"strategy": "TextFile", "lines": "Drawn", "prepend": "a boat"},
+        ),
+        ({"instance_prompt": "a boat"}, {"strategy": "TextFile", "lines": "Drawn"}),
+        ({"disable_multiline_split": True}, {"strategy": "TextFile", "lines": "Joined"}),
+        ({"caption_strategy": "filename", "disable_multiline_split": True}, {"strategy": "Filename"}),
     ],
 )
 def test_captions(changed: dict[str, Any], captions: dict[str, Any], dataset: Callable[..., dict[str, Any]]) -> None:
@@ -59,6 +64,8 @@ def test_captions(changed: dict[str, Any], captions: dict[str, Any], dataset: Ca
     ("changed", "crop"),
     [
         ({"crop": True}, {"aspect": "Square", "style": "Random"}),
+        ({"crop": False}, {"aspect": "Preserve", "style": "Random"}),
+        ({"crop": False, "crop_style": "center", "crop_aspect": "square"}, {"aspect": "Preserve", "style": "Center"}),
         ({"crop": True, "crop_aspect": "preserve", "crop_style": "centre"}, {"aspect": "Preserve", "style": "Center"}),
         (
             {"crop": True, "crop_aspect": "closest", "crop_style": "corner", "crop_aspect_buckets": [1, 0.75]},
@@ -81,7 +88,38 @@ def test_sizes_are_in_the_unit_of_the_resolution(dataset: Callable[..., dict[str
     )
     assert (found["resolution"], found["resolutionType"]) == (1, "Area")
     assert found["size"] == {"minimum": 0.5, "maximum": 4, "downsampleTo": 2, "maximumUpscalePercent": 20}
-    assert dataset(minimum_image_size=0.25)["size"] == {"minimum": 500}
+
+
+def test_a_small_size_is_in_megapixels_for_all_data_sets_and_in_pixels_for_one(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    of_all = imported(simple | {"minimum_image_size": 0.25}, folder)
+    assert of_all.spec["training"]["data"]["datasets"][0]["size"] == {"minimum": 500}
+    own = imported(simple, folder | {"minimum_image_size": 0.25})
+    assert "size" not in own.spec["training"]["data"]["datasets"][0]
+    assert "for pixels" in own.ignored["minimum_image_size"]
+    both = {"maximum_image_size": 1, "target_downsample_size": 1024}
+    assert "such as 1000" in imported(simple, folder | both).refused["maximum_image_size"]
+
+
+@pytest.mark.parametrize("where", ["options", "dataset"])
+def test_a_size_to_make_smaller_to_asks_for_nothing_without_a_maximum(
+    where: str, imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    size = {"target_downsample_size": 1024}
+    job = imported(simple | (size if where == "options" else {}), folder | (size if where == "dataset" else {}))
+    assert "size" not in job.spec["training"]["data"]["datasets"][0]
+    alone = imported(simple, folder | {"maximum_image_size": 2048})
+    assert alone.refused == {"maximum_image_size": "SimpleTuner itself asks for target_downsample_size beside it"}
+
+
+def test_a_minimum_of_square_crops_is_of_the_area_here(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    square = folder | {"minimum_image_size": 512, "crop": True}
+    assert "of each edge" in imported(simple, square).differing["minimum_image_size"]
+    by_edge = square | {"resolution_type": "pixel"}
+    assert "minimum_image_size" not in imported(simple, by_edge).differing
 
 
 @pytest.mark.parametrize(
@@ -121,7 +159,7 @@ def test_roles(
 @pytest.mark.parametrize(
     ("changed", "refused"),
     [
-        ({"type": "csv", "csv_file": "list.csv"}, "csv_file"),
+        ({"type": "csv", "csv_file": "list.csv", "metadata_backend": "csv"}, "type"),
         ({"dataset_type": "video"}, "video"),
         ({"instance_data_dir": None}, "instance_data_dir"),
         ({"caption_strategy": "huggingface"}, "caption_strategy"),
@@ -238,6 +276,92 @@ def test_probabilities_become_shares_where_they_are_drawn_uniformly(
     sets = (folder | {"probability": 3}, folder | {"id": "b"}, folder | {"id": "c", "dataset_type": "eval"})
     job = imported(simple | {"data_backend_sampling": "uniform"}, *sets)
     assert [each.get("probability") for each in job.spec["training"]["data"]["datasets"]] == [0.75, 0.25, None]
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "auto-weighting"])
+@pytest.mark.parametrize("off", [{"probability": 0}, {"probability": "0.0"}, {"disabled": True}])
+def test_a_data_set_that_is_off_is_left_out_with_its_masks(
+    off: dict[str, Any],
+    sampling: str,
+    imported: Callable[..., Imported],
+    simple: dict[str, Any],
+    folder: dict[str, Any],
+) -> None:
+    unused = folder | {"id": "off", "conditioning_data": "masks"} | off
+    job = imported(simple | {"data_backend_sampling": sampling}, folder, unused, MASKS)
+    assert [each["name"] for each in job.spec["training"]["data"]["datasets"]] == ["boats"]
+    assert "left out" in job.ignored["masks"]
+    assert "off" in job.ignored
+    both = imported(simple, folder | {"conditioning_data": "masks"}, unused, MASKS)
+    assert "conditioning" in both.spec["training"]["data"]["datasets"][0]
+
+
+def test_a_configuration_whose_data_sets_are_all_off_is_refused_by_its_name(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    job = imported(simple, folder | {"probability": 0})
+    assert list(job.refused) == ["data_backend_config"]
+    assert "no data set to train on" in job.refused["data_backend_config"]
+
+
+def test_a_share_below_0_and_an_id_that_stands_twice_are_refused(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    below = imported(simple | {"data_backend_sampling": "uniform"}, folder | {"probability": -1}, folder | {"id": "b"})
+    assert list(below.refused) == ["probability"]
+    assert imported(simple, folder, folder).refused == {"boats": "stands twice: give each entry an id of its own"}
+
+
+def test_a_reference_needs_no_dataset_type(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    references = {key: value for key, value in MASKS.items() if key != "dataset_type"}
+    references |= {"id": "before", "conditioning_type": "reference_strict"}
+    job = imported(simple | {"model_flavour": "kontext"}, folder | {"conditioning_data": "before"}, references)
+    (own,) = job.spec["training"]["data"]["datasets"]
+    assert own["conditioning"] == {"source": {"path": "/output/data/masks"}, "kind": "Reference"}
+
+
+def test_placeholders_are_filled_in_as_simpletuner_does(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    own = folder | {"instance_data_dir": "data/{id}", "cache_dir_vae": "cache/{model_family}/{id}"}
+    text = {"id": "text", "dataset_type": "text_embeds", "cache_dir": "{output_dir}/text", "default": True}
+    data = imported(simple, own, text).spec["training"]["data"]
+    assert data["datasets"][0]["source"] == {"path": "/output/data/boats"}
+    assert data["datasets"][0]["imageEmbeds"]["location"] == {"path": "/output/cache/flux/boats"}
+    assert data["textEmbeds"] == {"path": "/output/boats/text"}
+    without = {key: value for key, value in simple.items() if key != "output_dir"}
+    assert imported(without, own, text).spec["training"]["data"]["textEmbeds"] == {
+        "path": "/output/simpletuner-results/text"
+    }
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {
+            "type": "huggingface",
+            "dataset_name": "a/b",
+            "metadata_backend": "huggingface",
+            "caption_strategy": "huggingface",
+        },
+        {"type": "csv", "csv_file": "list.csv", "metadata_backend": "csv", "caption_strategy": "csv"},
+    ],
+)
+def test_an_entry_of_a_type_that_is_not_here_is_refused_by_that_alone(
+    entry: dict[str, Any], imported: Callable[..., Imported], simple: dict[str, Any]
+) -> None:
+    assert list(imported(simple, {"id": "boats"} | entry).refused) == ["type"]
+
+
+def test_keys_of_pictures_ask_for_nothing_of_text_embeddings(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    text = {"id": "text", "dataset_type": "text_embeds", "default": True, "resolution": 512, "crop": True, "repeats": 9}
+    job = imported(simple, folder, text)
+    assert job.refused == {}
+    assert "belongs to entries of pictures" in job.ignored["crop"]
 
 
 def test_weights_over_sizes_that_are_not_known_are_refused(

@@ -215,7 +215,21 @@ def test_nothing_is_put_in_between_single_quotes(place: Path, capsys: pytest.Cap
     assert "tracker_project_name: takes its value from an environment that is not here" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("family", ["STABLE_DIFFUSION_3", "PIXART_SIGMA", "KOLORS"])
+def test_an_older_switch_for_stable_diffusion_3_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = CONFIG_ENV.replace("FLUX=true", "FLUX=false").replace("STABLE_DIFFUSION_3=false", "STABLE_DIFFUSION_3=true")
+    (place / "config.env").write_text(text)
+    main(["import-simpletuner", str(place / "config.env")])
+    assert "model_family: sd3 -> training.model.family: StableDiffusion3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("second", "named"), [("STABLE_DIFFUSION_3", "flux"), ("PIXART_SIGMA", "pixart_sigma")])
+def test_two_families_are_refused(second: str, named: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "config.env").write_text(CONFIG_ENV.replace(f"{second}=false", f"{second}=true"))
+    assert main(["import-simpletuner", str(place / "config.env")]) == 85
+    assert f": {named}: a switch of older versions: remove it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["PIXART_SIGMA", "KOLORS"])
 def test_an_older_switch_of_another_family_is_refused(
     family: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,6 +31,10 @@ def flux2(simple: dict[str, Any]) -> dict[str, Any]:
         ({"model_flavour": None, "pretrained_model_name_or_path": "/models/flux.2-klein-9b"},
          {"flavor": "Klein9B", "path": "/models/flux.2-klein-9b"}),
         ({"pretrained_model_name_or_path": "owner/mine"}, {"flavor": "KleinBase4B", "hub": {"repo": "owner/mine"}}),
+        ({"model_flavour": None, "pretrained_model_name_or_path": "owner/FLUX.2-dev"},
+         {"flavor": "Dev", "hub": {"repo": "owner/FLUX.2-dev"}}),
+        ({"model_flavour": None, "pretrained_model_name_or_path": "Black-Forest-Labs/flux.2-dev"},
+         {"flavor": "Dev", "hub": {"repo": "black-forest-labs/FLUX.2-dev"}}),
     ],
 )  # fmt: skip
 def test_a_model_of_flux2_is_a_path_or_a_repository(
@@ -43,26 +47,28 @@ def test_a_model_of_flux2_is_a_path_or_a_repository(
     assert imported(flux2 | fields, folder).spec["training"]["model"] == {"family": "Flux2"} | model
 
 
-@pytest.mark.parametrize("flavour", [None, "dev"])
-def test_flux2_is_dev_where_nothing_else_is_said_as_in_simpletuner(
+@pytest.mark.parametrize("flavour", [None, "klein-9b"])
+def test_flux2_is_klein_9b_where_nothing_else_is_said_as_in_simpletuner(
     flavour: str | None, imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
 ) -> None:
     given = {name: value for name, value in flux2.items() if name != "model_flavour"} | (
         {"model_flavour": flavour} if flavour else {}
     )
     model = imported(given, folder).spec["training"]["model"]
-    assert model == {"family": "Flux2", "flavor": "Dev", "hub": {"repo": "black-forest-labs/FLUX.2-dev"}}
+    base = "black-forest-labs/FLUX.2-klein-base-9B"
+    assert model == {"family": "Flux2", "flavor": "KleinBase9B", "hub": {"repo": base}}
 
 
-def test_dev_is_told_its_guidance_and_klein_takes_two_passes(
-    imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
+@pytest.mark.parametrize("mode", ["constant", "random-range"])
+def test_dev_is_told_a_guidance_of_1_whatever_is_said_and_klein_takes_two_passes(
+    mode: str, imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
 ) -> None:
     given = flux2 | {
-        "flux_guidance_mode": "constant", "flux_guidance_value": 3.5, "validation_guidance": 1.0,
+        "flux_guidance_mode": mode, "flux_guidance_value": 3.5, "validation_guidance": 1.0,
         "validation_prompt": "a boat", "validation_negative_prompt": "blurry", "validation_step_interval": 10,
     }  # fmt: skip
     dev = imported(given | {"model_flavour": "dev"}, folder).spec["training"]
-    assert dev["objective"]["guidance"] == {"mode": "Constant", "value": 3.5}
+    assert dev["objective"]["guidance"] == {"mode": "Constant", "value": 1}
     assert dev["validation"]["guidance"] == 1.0
     assert "negativePrompt" not in dev["validation"]
     klein = imported(given | {"model_flavour": "klein-9b"}, folder).spec["training"]
@@ -90,14 +96,32 @@ def test_a_flavour_that_the_family_does_not_have_here_is_refused(
     assert refused["model_flavour"].endswith("of FLUX.2 is not here: use one of dev, klein-4b, klein-9b")
 
 
-def test_layers_are_those_of_the_familys_own_presets(
-    imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
+@pytest.mark.parametrize("said", [{}, {"flux_lora_target": "mlp"}, {"flux_lora_target": "mmdit"}])
+def test_flux2_trains_five_kinds_of_layers_whatever_flux_lora_target_says(
+    said: dict[str, str], imported: Callable[..., Imported], flux2: dict[str, Any], folder: dict[str, Any]
 ) -> None:
-    job = imported(flux2 | {"flux_lora_target": "mlp"}, folder)
-    names = ["ff.linear_in", "ff.linear_out", "ff_context.linear_in", "ff_context.linear_out"]
+    job = imported(flux2 | said, folder)
+    names = ["attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"]
     assert job.spec["training"]["lora"]["targets"] == names
-    wrong = imported(flux2 | {"flux_lora_target": "mmdit"}, folder).refused
-    assert wrong["flux_lora_target"] == "mmdit is not here: use one of all, attention, mlp, tiny"
+    assert all("SimpleTuner's own of FLUX.2" in job.ignored[key] for key in said)
+
+
+@pytest.mark.parametrize("written", ["z_image", "z-image", "Z-Image"])
+def test_a_family_is_known_by_simpletuners_name_and_by_that_of_its_page(
+    written: str, imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    given = simple | {"model_family": written, "model_flavour": "base", "pretrained_model_name_or_path": None}
+    assert imported(given, folder).spec["training"]["model"]["flavor"] == "Base"
+
+
+@pytest.mark.parametrize("family", ["sdxl", None])
+def test_nothing_is_judged_under_another_family(
+    family: str | None, imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    odd = {"model_flavour": "base-1.0", "flux_lora_target": "odd", "revision": "main", "lora_rank": 4}
+    job = imported(simple | odd | {"model_family": family, "model_type": "lora"}, folder)
+    assert list(job.refused) == ["model_family"]
+    assert "family is not here" in job.ignored["model_flavour"]
 
 
 def test_the_share_of_recomputed_blocks_is_of_the_flavors_own_blocks(

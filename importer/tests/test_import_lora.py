@@ -139,6 +139,13 @@ def test_an_adapter_begins_from_its_file(
     assert any("mount /adapters/boats.safetensors" in task for task in job.report.tasks)
 
 
+def test_a_file_of_an_adapter_may_be_named_from_the_working_directory(
+    imported: Callable[..., Imported], lora: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    job = imported(lora | {"init_lora": "output/boats/pytorch_lora_weights.safetensors"}, folder)
+    assert job.spec["training"]["initFrom"] == {"path": "/output/output/boats/pytorch_lora_weights.safetensors"}
+
+
 def test_publishing_goes_by_a_secret(
     imported: Callable[..., Imported], lora: dict[str, Any], folder: dict[str, Any]
 ) -> None:
@@ -148,13 +155,23 @@ def test_publishing_goes_by_a_secret(
             "name": "hub",
             "hub": {
                 "repo": "boats-lora",
-                "private": False,
+                "private": True,
                 "tokenSecretRef": {"name": "boats-lora-hub", "key": "token"},
             },
         }
     ]
+    (said,) = [one.words for one in job.report.entries if one.key == "model_card_private"]
+    assert said == "absent, its default true -> training.publish.hub.private: true"
     (said,) = [one.words for one in job.report.entries if one.key == "hub_model_id"]
     assert said.endswith("without an owner: of the account that the token belongs to")
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_repository_is_as_private_as_is_said(
+    *, private: bool, imported: Callable[..., Imported], lora: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    job = imported(lora | {"push_to_hub": True, "model_card_private": private}, folder)
+    assert job.spec["training"]["publish"][0]["hub"]["private"] is private
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_the_page_of_simpletuner_imports(
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        (None, {"flavor": "V1", "hub": {"repo": "Qwen/Qwen-Image"}}),
+        (None, {"flavor": "V2512", "hub": {"repo": "Qwen/Qwen-Image-2512"}}),
         ("Qwen/Qwen-Image-2512", {"flavor": "V2512", "hub": {"repo": "Qwen/Qwen-Image-2512"}}),
         ("/models/Qwen-Image", {"flavor": "V1", "path": "/models/Qwen-Image"}),
     ],
@@ -75,6 +75,13 @@ def test_the_models_name_may_tell_the_flavor(
     del given["model_flavour"]
     found = imported(given | {"pretrained_model_name_or_path": name}, folder)
     assert found.spec["training"]["model"] == {"family": "QwenImage"} | model
+
+
+def test_v2_0_is_the_model_of_december_2025(
+    imported: Callable[..., Imported], given: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    found = imported(given | {"model_flavour": "v2.0"}, folder).spec["training"]["model"]
+    assert found == {"family": "QwenImage", "flavor": "V2512", "hub": {"repo": "Qwen/Qwen-Image-2512"}}
 
 
 def edits(folder: dict[str, Any]) -> list[dict[str, Any]]:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_import.adapters import REFUSED
 from oarlock_import.importing import OPTIONS
 from oarlock_import.rows import Fate, Kind, Row, table
 from oarlock_import.tables.dataset import DATASET, EMBEDS, PARQUET, WEBHOOK
 from oarlock_import.tables.launch import ACCELERATE, DEEPSPEED, DYNAMO
+from oarlock_import.tables.model import OF_PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +45,10 @@ OF_ITS_OWN = {
     "log_level": "error",
     "lr_scheduler": "linear",
     "max_upscale_threshold": 0.25,
+    "main_process_port": 8080,
+    "maximum_image_size": 2048,
     "metadata_backend": "discovery",
+    "minimum_image_size": 512,
     "mixed_precision": "bf16",
     "model_family": "flux",
     "model_flavour": "dev",
@@ -62,18 +67,23 @@ OF_ITS_OWN = {
     "scheduler.params.warmup_num_steps": 10,
     "scheduler.params.warmup_type": "linear",
     "scheduler.type": "WarmupLR",
+    "target_downsample_size": 1024,
     "type": "local",
     "validation_resolution": "512",
     "webhook_config": {"webhook_type": "raw", "callback_url": "https://h.example.com"},
     "webhook_type": "raw",
     "zero_optimization.reduce_bucket_size": 50_000_000,
     "zero_optimization.stage": 1,
+    **dict.fromkeys(OF_PARTS, "/output/models/FLUX.1-dev"),
 }
 """Values for keys that do not take any of their kind."""
 WITH: dict[str, dict[str, Any]] = {
     "num_train_epochs": {"max_train_steps": 0},
     "num_machines": {"num_processes": 8},
     "revision": {"pretrained_model_name_or_path": "owner/model"},
+    "maximum_image_size": {"target_downsample_size": 1024},
+    "target_downsample_size": {"maximum_image_size": 2048},
+    **{key: {"model_type": "lora"} for key in REFUSED},
     "model_card_private": {"hub_model_id": "owner/model"},
     "push_to_hub": {"hub_model_id": "owner/model"},
     "dynamo_mode": {"dynamo_backend": "inductor"},
@@ -187,6 +197,8 @@ def test_each_key_of_a_data_set_has_its_fate(
     beside: dict[str, Any] = {}
     if row.key.startswith("aws_"):
         beside = {"type": "aws", "aws_bucket_name": "boats"}
+    elif row.key in {"maximum_image_size", "target_downsample_size"}:
+        beside = WITH[row.key]
     elif row.key in {"only_instance_prompt", "prepend_instance_prompt"}:
         beside = {"instance_prompt": "a boat"}
     store = {"id": "latents", "dataset_type": "image_embeds"}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def given() -> dict[str, Any]:
     return {
-        "model_family": "z-image",
+        "model_family": "z_image",
         "model_type": "lora",
         "model_flavour": "turbo",
         "pretrained_model_name_or_path": "TONGYI-MAI/Z-Image-Turbo",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from oarlock_import.options import Options
 
 _STRATEGIES = {"textfile": "TextFile", "filename": "Filename", "parquet": "Parquet"}
+_DASHES = "a dash in a file's name is a space in the job as well; SimpleTuner makes spaces of underscores alone"
 _FIXED = ("instanceprompt", "instance_prompt")
 
 
@@ -32,10 +33,16 @@ def place(dataset: Options, options: Options, draft: Draft, *, filters: list[str
         _fixed(dataset, prompt, draft)
     elif strategy in _STRATEGIES:
         draft.put("captions.strategy", _STRATEGIES[strategy])
-        dataset.mapped("caption_strategy", words=f"-> captions.strategy: {_STRATEGIES[strategy]}")
+        differs = _DASHES if strategy == "filename" else ""
+        dataset.mapped("caption_strategy", words=f"-> captions.strategy: {_STRATEGIES[strategy]}", differs=differs)
         dataset.ignored("only_instance_prompt", "false")
+        if strategy == "textfile":
+            lines = "Joined" if dataset.value("disable_multiline_split") else "Drawn"
+            draft.put("captions.lines", lines)
+            dataset.mapped("disable_multiline_split", words=f"-> captions.lines: {lines}")
+        dataset.ignored("disable_multiline_split", "captions are no text files")
         if own_or_global(dataset, options, "prepend_instance_prompt") and prompt:
-            draft.put("captions.prepend", prompt)
+            draft.put("captions.prepend", _one(dataset, prompt))
             for key in ("prepend_instance_prompt", "instance_prompt"):
                 dataset.mapped(key, words="-> captions.prepend")
         dataset.ignored("prepend_instance_prompt", "nothing is put before captions")
@@ -48,15 +55,27 @@ def place(dataset: Options, options: Options, draft: Draft, *, filters: list[str
         draft.put("captions.filters", filters)
 
 
-def _fixed(dataset: Options, prompt: str | None, draft: Draft) -> None:
+def _one(dataset: Options, prompt: Any) -> str:
+    """The text of instance_prompt, which may be a list."""
+    texts = [str(text) for text in prompt] if isinstance(prompt, list) else [str(prompt)]
+    if len(set(texts)) > 1:
+        several = (
+            f"has {len(texts)} texts, of which SimpleTuner draws one each time: here there is one; write one, or write "
+        )
+        dataset.refused("instance_prompt", f"{several}caption files")
+    return texts[0]
+
+
+def _fixed(dataset: Options, prompt: Any, draft: Draft) -> None:
     if not prompt:
         dataset.refused("instance_prompt", "is missing, and caption_strategy or only_instance_prompt needs it")
         return
     draft.put("captions.strategy", "Fixed")
-    draft.put("captions.text", prompt)
+    draft.put("captions.text", _one(dataset, prompt))
     dataset.mapped("instance_prompt", words="-> captions.text")
     for key in ("caption_strategy", "only_instance_prompt"):
         dataset.mapped(key, words="-> captions.strategy: Fixed")
+    dataset.ignored("disable_multiline_split", "captions are no text files")
     dataset.ignored("prepend_instance_prompt", "the prompt is the whole caption already")
 
 

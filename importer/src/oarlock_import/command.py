@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_import import read, write
+from oarlock_import import launch_env, read, write
 from oarlock_import.here import plan_command
 from oarlock_import.importing import OPTIONS, Inputs, build
 from oarlock_import.read import Found
@@ -76,6 +76,8 @@ def _next(job: TrainingJob, arguments: argparse.Namespace) -> str:
 def _inputs(arguments: argparse.Namespace) -> Inputs:
     config: Path = arguments.config
     options = read.options_file(config, OPTIONS)
+    if not read.has_variables(config):
+        options = launch_env.merged(options, config, OPTIONS)
 
     def companion(given: Path | None, key: str) -> Found | None:
         try:
@@ -92,7 +94,7 @@ def _inputs(arguments: argparse.Namespace) -> Inputs:
 
     return Inputs(
         options=options,
-        datasets=companion(arguments.datasets, "data_backend_config"),
+        datasets=companion(arguments.datasets, "data_backend_config") or _default_datasets(options, config),
         accelerate=companion(arguments.accelerate, "accelerate_config") or _default_accelerate(options),
         accelerate_place=str(read.accelerate_place(os.environ)),
         webhooks=companion(arguments.webhooks, "webhook_config"),
@@ -117,6 +119,12 @@ def _companion(given: Path | None, named: Any, *, beside: Path) -> Found | None:
     elif given is None and isinstance(named, dict | list):
         return Found("inline", named)
     return read.structured(given) if given is not None else None
+
+
+def _default_datasets(options: Found, config: Path) -> Found | None:
+    """The file beside the configuration that SimpleTuner takes where no option names one; None where one does."""
+    place = config.resolve().parent / "multidatabackend.json"
+    return None if options.content.get("data_backend_config") or not place.is_file() else read.structured(place)
 
 
 def _default_accelerate(options: Found) -> Found | None:

@@ -47,11 +47,11 @@ def place(
             entry.mapped("conditioning_type", words=f"-> conditioning.kind: {entry.word('conditioning_type')}")
             entry.mapped("id", words="-> conditioning of the data sets that name it")
             dataset.mapped("conditioning_data", words=f"-> {_FIELD}")
-        elif not _names(dataset) and model.get("flavor") in SEEING:
+        elif not names(dataset.raw("conditioning_data")) and model.get("flavor") in SEEING:
             dataset.refused(
                 "conditioning_data", f"{model['flavor']} is given a reference of each picture: name an entry"
             )
-    named = {name for dataset, _ in datasets for name in _names(dataset)}
+    named = {name for dataset, _ in datasets for name in names(dataset.raw("conditioning_data"))}
     for name in entries.keys() - named:
         entries[name].refused("id", "no data set has it: name this id in its conditioning_data, or remove the entry")
     chance = options.raw("masked_loss_probability")
@@ -61,14 +61,14 @@ def place(
 
 def _entry(dataset: Options, entries: Mapping[str, Options], model: Mapping[str, Any]) -> Options | None:
     """The entry that a data set names; None where there is none, which is reported where one is asked for."""
-    names = _names(dataset)
-    if not names:
+    named = names(dataset.raw("conditioning_data"))
+    if not named:
         return None
-    entry = entries.get(names[0])
-    if len(names) > 1:
+    entry = entries.get(named[0])
+    if len(named) > 1:
         dataset.refused("conditioning_data", "a data set has one source of masks or references: name one entry")
     elif entry is None:
-        dataset.refused("conditioning_data", f"there is no entry {names[0]} of dataset_type {TYPE}")
+        dataset.refused("conditioning_data", f"there is no entry {named[0]} of dataset_type {TYPE}")
     elif "conditioning_type" not in entry:
         entry.refused("conditioning_type", "is missing: say mask or reference_strict")
     elif (kind := entry.value("conditioning_type")) == "reference_strict" and not _takes_reference(model):
@@ -87,7 +87,6 @@ def _takes_reference(model: Mapping[str, Any]) -> bool:
     return takes_reference(ModelFamily(model["family"]), model.get("flavor"))
 
 
-def _names(dataset: Options) -> list[str]:
+def names(given: Any) -> list[str]:
     """What a data set's conditioning_data names: one id, or a list of such."""
-    given = dataset.raw("conditioning_data")
     return [str(name) for name in given] if isinstance(given, list) else [str(given)] if given else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,42 +9,31 @@ from oarlock_api.weights import SEEING
 from oarlock_import import captions, conditioning, crops, metadata, videos
 from oarlock_import.captions import own_or_global
 from oarlock_import.draft import Draft
-from oarlock_import.options import Options
+from oarlock_import.entries import ROLES, DatasetEntry, read
 from oarlock_import.places import Places, label
-from oarlock_import.rows import table
-from oarlock_import.tables.dataset import CONDITIONING, DATASET, EMBEDS, SEEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ROLES = {"image": "Train", videos.TYPE: "Train", "eval": "Evaluation"}
-_DATASET, _EMBEDS, _CONDITIONING = table(*DATASET), table(*EMBEDS), table(*CONDITIONING)
-_TABLES = dict.fromkeys(_ROLES, _DATASET) | {
-    "text_embeds": _EMBEDS,
-    "image_embeds": _EMBEDS,
-    conditioning.TYPE: _CONDITIONING,
-    conditioning.SEEN: table(*SEEN),
-}
+    from oarlock_import.options import Options
 
-
-@dataclass(frozen=True, slots=True)
-class DatasetEntry:
-    """One enabled entry of the file."""
-
-    name: str
-    kind: str
-    options: Options
+_BY_SIZE = (
+    "with data_backend_sampling auto-weighting it multiplies sizes that are not known here; set data_backend_sampling to "
+    "uniform, or make all probabilities equal"
+)
 
 
 def place(
     entries: list[Any], options: Options, draft: Draft, *, places: Places, source: str, find: Callable[[str], str]
-) -> None:
-    """Write training.data; `find` gives the text of a file that an entry names."""
-    found = _read(entries, options, source)
+) -> list[Options]:
+    """Write training.data, and return the entries of its data sets; `find` gives the text of a file that an entry names."""
+    found = read(entries, options, source)
     texts = [entry for entry in found if entry.kind == "text_embeds"]
     latents = {entry.name: entry for entry in found if entry.kind == "image_embeds"}
     paired = {entry.name: entry.options for entry in found if entry.kind == conditioning.TYPE}
-    sets = [entry for entry in found if entry.kind in _ROLES]
+    sets = [entry for entry in found if entry.kind in ROLES]
+    if not any(ROLES[entry.kind] == "Train" for entry in sets) and not options.report.has_refused:
+        options.refused("data_backend_config", f"{source} has no data set to train on: none is there, or each is off")
     _defaults(options, draft)
     cached = _caches_text(texts, options, draft)
     home, filters = _text_embeds(texts, draft if cached else Draft(), places, find)
@@ -77,35 +65,7 @@ def place(
             entry.options.mapped("id", words="with the text embeddings")
         if entry.kind in {conditioning.TYPE, conditioning.SEEN}:
             _settle(entry, Draft())
-
-
-def _read(entries: list[Any], options: Options, source: str) -> list[DatasetEntry]:
-    named = {str(entry.get("image_embeds")) for entry in entries if isinstance(entry, dict)}
-    found: list[DatasetEntry] = []
-    for number, entry in enumerate(entries, start=1):
-        if not isinstance(entry, dict) or not entry.get("id"):
-            options.report.refused(source, f"entry {number}", "has no id")
-            continue
-        name = str(entry["id"])
-        # SimpleTuner's own examples leave the type of image_embeds out.
-        kind = str(entry.get("dataset_type") or ("image_embeds" if name in named else "image")).lower()
-        given = dict(entry)
-        if isinstance(given.get("aws"), dict):
-            given |= given.pop("aws")
-        if _is_disabled(given):
-            options.report.ignored(source, name, "disabled")
-        elif kind not in _TABLES:
-            options.report.refused(
-                source, name, f"dataset_type {kind} is not here, these are pictures, videos and captions"
-            )
-        else:
-            read = Options(f"{source}[{name}]", given, rows=_TABLES[kind], report=options.report)
-            found.append(DatasetEntry(name, kind, read))
-    return found
-
-
-def _is_disabled(given: dict[str, Any]) -> bool:
-    return any(str(given.get(key, "")).lower() in ("true", "1") for key in ("disabled", "disable"))
+    return given
 
 
 def _settle(entry: DatasetEntry, draft: Draft) -> None:
@@ -209,7 +169,7 @@ def _dataset(
     draft, dataset = Draft(), entry.options
     dataset.carry(draft, "id", to="name", value=label(entry.name))
     keeps, adapters = dataset.value("is_regularisation_data"), options.value("model_type") == "lora"
-    role = "Regularization" if keeps and adapters else _ROLES[entry.kind]
+    role = "Regularization" if keeps and adapters else ROLES[entry.kind]
     draft.put("role", role)
     if "dataset_type" in dataset:
         dataset.mapped("dataset_type", words=f"-> role: {role}")
@@ -229,9 +189,11 @@ def _dataset(
         dataset.refused("text_embeds", f"all text embeddings lie in one place, {home or 'the output'}")
     elif "text_embeds" in dataset:
         dataset.mapped("text_embeds", words="-> training.data.textEmbeds")
-    if dataset.value("end_step"):
-        dataset.carry(draft, "end_step")
-    dataset.ignored("end_step", "0 is no end")
+    for key in ("end_step", "max_num_samples", "minimum_aspect_ratio", "maximum_aspect_ratio"):
+        if dataset.value(key):
+            dataset.carry(draft, key)
+        dataset.ignored(key, "0 is no limit")
+    dataset.ignored("default", "belongs to entries of embeddings")
     preserve = own_or_global(dataset, options, "preserve_data_backend_cache")
     draft.put("preserveScan", preserve)
     draft.put("randomFlip", value=False)  # SimpleTuner shows pictures as they are
@@ -297,18 +259,16 @@ def _weights(datasets: list[Options], drafts: list[Draft], options: Options) -> 
     """Probabilities: SimpleTuner's are weights, ours are shares of the steps."""
     uniform = str(options.value("data_backend_sampling")).lower() == "uniform"
     drawn = [pair for pair in zip(datasets, drafts, strict=True) if pair[1].spec["role"] != "Evaluation"]
-    weights = [dataset.value("probability") or 1.0 for dataset, _ in drawn]
-    if uniform and len(drawn) > 1:
+    weights = [dataset.value("probability") for dataset, _ in drawn]
+    below = [dataset for (dataset, _), weight in zip(drawn, weights, strict=True) if weight < 0]
+    for dataset in below:
+        dataset.refused("probability", "is below 0: write a share, such as 0.5")
+    if uniform and not below and len(drawn) > 1:
         for (dataset, draft), weight in zip(drawn, weights, strict=True):
             dataset.carry(draft, "probability", value=round(weight / sum(weights), 9))
     elif len(set(weights)) > 1:
-        for dataset, _ in drawn:
-            if "probability" in dataset:
-                dataset.refused(
-                    "probability",
-                    "with data_backend_sampling auto-weighting it multiplies sizes that are not known here; set "
-                    "data_backend_sampling to uniform, or make all probabilities equal",
-                )
+        for dataset in (one for one, _ in drawn if "probability" in one):
+            dataset.refused("probability", _BY_SIZE)
     for dataset in datasets:
         dataset.ignored("probability", "all data sets have the same, so that they are drawn by size")
     if "data_backend_sampling" in options:

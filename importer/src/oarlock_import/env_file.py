@@ -7,7 +7,9 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oarlock_import.values import Computed, Part, arguments
+from oarlock_import.shell import computed, logical_lines
+from oarlock_import.simpletuner import VARIABLES
+from oarlock_import.values import Computed, Part, Unread, arguments
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -39,8 +41,10 @@ NAMES = {
 """Variables whose option is not their own name in small letters."""
 _EXTRA = ("TRAINER_EXTRA_ARGS", "DEBUG_EXTRA_ARGS")
 """Variables with options of a command line."""
-_FLUX = "FLUX"
+_FAMILIES = {"FLUX": "flux", "STABLE_DIFFUSION_3": "sd3"}
 """Older than model_family: each family had a switch of its own."""
+_WORDS = {"if", "then", "else", "elif", "fi", "for", "while", "do", "done", "case", "esac", "source", ".", "function"}
+"""Where a shell does more than to set a variable."""
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 _COMMAND = re.compile(r"(?<!\\)(?:\$\(|`)")
 """Where a shell would run a command."""
@@ -60,7 +64,7 @@ def parse(content: str, *, file: str, names: Mapping[str, Any]) -> tuple[dict[st
     """
     variables: dict[str, _Variable] = {}
     used: set[str] = set()
-    for number, line in enumerate(content.splitlines(), start=1):
+    for number, line in logical_lines(content):
         name, value, appended = _line(line, variables, used, file=file, number=number)
         if name:
             before = variables[name].value if appended and name in variables else ""
@@ -71,6 +75,8 @@ def parse(content: str, *, file: str, names: Mapping[str, Any]) -> tuple[dict[st
     lines: dict[str, int] = {}
     for name, variable in variables.items():
         given = _options(name, variable, file=file, names=names)
+        if "model_family" in given and found.get("model_family", given["model_family"]) != given["model_family"]:
+            given = {name.lower(): variable.value}  # a second family: which one is meant, nobody can tell
         if name in used and name in given and name not in names:
             given[name] = Part(variable.value)
         found |= given
@@ -88,10 +94,11 @@ def _options(name: str, variable: _Variable, *, file: str, names: Mapping[str, A
             raise ConfigurationError(f"{file}, line {variable.line}: {name}: {error}") from error
     if name == "USE_BITFIT":
         return {"layer_freeze_strategy": "bitfit" if is_on else "none"}
-    if name == _FLUX and is_on:
-        return {"model_family": "flux"}
+    if name in _FAMILIES and is_on:
+        return {"model_family": _FAMILIES[name]}
     option = NAMES.get(name, name.lower())
-    return {option if option in names else name: variable.value}
+    is_read = name in VARIABLES or isinstance(variable.value, Computed)
+    return {option if option in names else name: variable.value if is_read else Unread(variable.value)}
 
 
 def _line(
@@ -99,11 +106,16 @@ def _line(
 ) -> tuple[str, str, bool]:
     """Name, value and whether it is appended; an empty name for a line without any. Notes in `used` what it is made of."""
     line = line.strip().removeprefix("export ").strip()
-    if not line or line.startswith("#"):
+    if not line:
         return "", "", False
+    first = re.split(r"[\s;]", line, maxsplit=1)[0]
+    if first in _WORDS:
+        raise ConfigurationError(
+            f"{file}, line {number}: {first}: no shell is run here; write the lines that it comes to"
+        )
     name, equals, value = line.partition("=")
     try:
-        words = shlex.split(value, comments=True)
+        words = shlex.split(value)
     except ValueError as error:
         raise ConfigurationError(f"{file}, line {number}: {error}") from error
     if not equals or " " in name.strip():
@@ -118,5 +130,6 @@ def _line(
     # A shell puts nothing in between single quotes.
     if not value.lstrip().startswith("'"):
         joined = _VARIABLE.sub(known, joined)
+        joined = computed(joined, {one: variables[one].value for one in variables}, used)
         joined = Computed(joined) if _COMMAND.search(joined) else joined
     return name.strip().removesuffix("+"), joined, name.strip().endswith("+")

@@ -34,8 +34,12 @@ class Words:
     """The larger side of the family's largest layer within blocks: from half of it on LyCORIS trains whole factors."""
     assisted: frozenset[ModelFlavor] = frozenset()
     """Whose adapters SimpleTuner trains over those of an assistant."""
-    targets: str = ""
-    """The preset that LoRA's adapters always get, where no option chooses one."""
+    targets: tuple[str, ...] = ()
+    """The layers that LoRA's adapters always get, where no option chooses them."""
+    keeps_vae: bool = False
+    """Whether SimpleTuner takes the model's own VAE whatever options say."""
+    guidance: float | None = None
+    """What the model is told in training whatever options say; None where they decide."""
     unread: tuple[str, ...] = ()
     """Options that SimpleTuner does not look at for this family."""
     refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -54,6 +58,10 @@ class Words:
         name = posixpath.basename(model).lower()
         return next((one for one, repo in self.repositories.items() if name == posixpath.basename(repo).lower()), None)
 
+    def published(self, model: str) -> str:
+        """A repository's name as its publisher spells it; that of somebody else's copy stays as it is."""
+        return next((repo for repo in self.repositories.values() if repo.lower() == model.lower()), model)
+
 
 def _feed_forward(family: Family) -> tuple[str, ...]:
     parts = ("ff", "feed_forward", "img_mlp", "txt_mlp")
@@ -66,7 +74,7 @@ _QWEN_IMAGE, _WAN = FAMILIES[ModelFamily.QWEN_IMAGE], FAMILIES[ModelFamily.WAN]
 _SINGLE = ("attn.to_qkv_mlp_proj", "attn.to_out")
 _DOUBLE = tuple(name for name in _FLUX2.presets.names["all"] if name not in _SINGLE)
 _WORDS = {
-    _FLUX1.slug: Words(
+    "flux": Words(
         family=_FLUX1,
         default="krea",
         flavors={
@@ -85,9 +93,9 @@ _WORDS = {
         modules={"Attention": ("all",), "FluxAttention": ("all",), "FeedForward": _feed_forward(_FLUX1)},
         largest=15_360,
     ),
-    _FLUX2.slug: Words(
+    "flux2": Words(
         family=_FLUX2,
-        default="dev",
+        default="klein-9b",
         flavors={
             "dev": ModelFlavor.DEV,
             "klein-4b": ModelFlavor.KLEIN_BASE_4B,
@@ -108,8 +116,10 @@ _WORDS = {
             "Flux2FeedForward": _FLUX2.presets.names["mlp"],
         },
         largest=9 * _FLUX2.published.width,
+        targets=("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.to_qkv_mlp_proj"),
+        guidance=1.0,
     ),
-    _Z_IMAGE.slug: Words(
+    "z_image": Words(
         family=_Z_IMAGE,
         default="turbo-ostris-v2",
         flavors={"base": ModelFlavor.BASE, "turbo": ModelFlavor.TURBO, "turbo-ostris-v2": ModelFlavor.TURBO},
@@ -124,9 +134,9 @@ _WORDS = {
             "ZImageTransformerBlock": ("all+ffs", "adaLN_modulation.0"),
         },
         largest=15_360,
-        targets="all",
+        targets=_Z_IMAGE.presets.names["all"],
     ),
-    _SD3.slug: Words(
+    "sd3": Words(
         family=_SD3,
         default="medium",
         flavors={"large": ModelFlavor.LARGE, "medium": ModelFlavor.MEDIUM},
@@ -136,7 +146,8 @@ _WORDS = {
         },
         modules={"Attention": ("all",), "FeedForward": _feed_forward(_SD3)},
         largest=4 * _SD3.published.width,
-        targets="mmdit",
+        targets=_SD3.presets.names["mmdit"],
+        keeps_vae=True,
         unread=("flux_attention_masked_training",),
         refused=dict.fromkeys(
             ("sd3_clip_uncond_behaviour", "sd3_t5_uncond_behaviour"),
@@ -146,10 +157,10 @@ _WORDS = {
             "tokenizer_max_length": "SimpleTuner takes 154 of T5's tokens, a job 256, as diffusers' pipeline does"
         },
     ),
-    _QWEN_IMAGE.slug: Words(
+    "qwen_image": Words(
         family=_QWEN_IMAGE,
-        default="v1.0",
-        flavors={"v1.0": ModelFlavor.V1, "edit-v1": ModelFlavor.EDIT},
+        default="v2.0",
+        flavors={"v1.0": ModelFlavor.V1, "v2.0": ModelFlavor.V2512, "edit-v1": ModelFlavor.EDIT},
         repositories={
             ModelFlavor.V1: "Qwen/Qwen-Image",
             ModelFlavor.V2512: "Qwen/Qwen-Image-2512",
@@ -161,10 +172,10 @@ _WORDS = {
             "QwenImageTransformerBlock": ("all+ffs", "img_mod.1", "txt_mod.1"),
         },
         largest=6 * _QWEN_IMAGE.published.width,
-        targets="mmdit",
+        targets=_QWEN_IMAGE.presets.names["mmdit"],
         unread=("flux_attention_masked_training",),
     ),
-    _WAN.slug: Words(
+    "wan": Words(
         family=_WAN,
         default="t2v-480p-1.3b-2.1",
         flavors={"t2v-480p-1.3b-2.1": ModelFlavor.T2V1_3B, "t2v-480p-14b-2.1": ModelFlavor.T2V14B},
@@ -178,7 +189,7 @@ _WORDS = {
             "WanTransformerBlock": ("all+ffs",),
         },
         largest=8960,
-        targets="all",
+        targets=_WAN.presets.names["all"],
         unread=("flux_attention_masked_training",),
         elsewhere={
             "i2v": "it is given a first frame",
@@ -190,10 +201,19 @@ _WORDS = {
 }
 
 
+def words_by_name(family: str) -> Words:
+    """Those of a family by SimpleTuner's name for it."""
+    return _WORDS[family]
+
+
+def is_known(options: Options) -> bool:
+    """Whether a configuration names a family that is here: words of another one mean nothing."""
+    return "model_family" in options and options.value("model_family") in _WORDS
+
+
 def words_of(options: Options) -> Words:
     """Those of the family that a configuration names; of the first one where it names none that is known."""
-    named = str(options.value("model_family") if "model_family" in options else "").lower()
-    return _WORDS.get(named, _WORDS[_FLUX1.slug])
+    return _WORDS[options.value("model_family") if is_known(options) else "flux"]
 
 
 def family_of(options: Options, draft: Draft) -> Family:

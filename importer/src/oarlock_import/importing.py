@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
 from oarlock_api.contract.names import MAX_NAME_LENGTH
-from oarlock_api.trainingjob import TrainingJob
-from oarlock_import import datasets, deepspeed, fit, launch, model, optimizer, reporting, run, webhooks
+from oarlock_import import datasets, deepspeed, launch, model, optimizer, reporting, run, webhooks
+from oarlock_import.checked import checked
 from oarlock_import.draft import Draft
 from oarlock_import.options import Options
 from oarlock_import.places import Places, label
 from oarlock_import.report import Report
-from oarlock_import.rows import table
+from oarlock_import.rows import at_default, table
+from oarlock_import.simpletuner import DEFAULTS
 from oarlock_import.tables.data import DATA
 from oarlock_import.tables.machine import MACHINE
+from oarlock_import.tables.methods import METHODS
 from oarlock_import.tables.model import MODEL
 from oarlock_import.tables.optimization import OPTIMIZATION
 from oarlock_import.tables.reporting import REPORTING
 from oarlock_import.tables.training import TRAINING
-from oarlock_trainer.plan.support import refuse_unsupported
-from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oarlock_api.trainingjob import TrainingJob
     from oarlock_import.read import Found
 
-OPTIONS = table(*MODEL, *TRAINING, *OPTIMIZATION, *DATA, *REPORTING, *MACHINE)
+OPTIONS = table(
+    *(at_default(row, DEFAULTS) for row in (*MODEL, *TRAINING, *OPTIMIZATION, *DATA, *REPORTING, *MACHINE, *METHODS))
+)
 """Every option of config.json by its name."""
 
 
@@ -60,7 +61,12 @@ def build(inputs: Inputs) -> tuple[TrainingJob | None, Report]:
     for file in (inputs.options, inputs.datasets, inputs.accelerate, inputs.webhooks):
         if file is not None:
             report.knows(file.name, file.lines)
-    options = Options(inputs.options.name, inputs.options.content, rows=OPTIONS, report=report)
+    told = inputs.options
+    for key, source in told.elsewhere.items():
+        report.knows(source, {("", key): told.lines["", key]})
+    options = Options(told.name, told.content, rows=OPTIONS, report=report, elsewhere=told.elsewhere)
+    for source, key, why in told.notes:
+        report.ignored(source, key, why)
     name = inputs.name or _name(options)
     places = Places(job=name, working_directory=inputs.working_directory, output=inputs.mount_path, report=report)
     draft.put("output", {"persistentVolumeClaim": {"claimName": inputs.claim}, "mountPath": inputs.mount_path})
@@ -80,12 +86,12 @@ def build(inputs: Inputs) -> tuple[TrainingJob | None, Report]:
         deepspeed.place(launched.deepspeed, options, draft)
         launch.refuse_sharded_and_compiled(launched, draft)
     reporting.place(options, draft, places=places)
-    _data(inputs, options, draft, places)
+    sets = _data(inputs, options, draft, places)
     _webhooks(inputs, options, draft, name)
     _accelerate(inputs, options, draft)
     launched.accelerate.settle(draft)
     options.settle(draft)
-    return _checked(name, draft, report), report
+    return checked(name, draft, options, sets), report
 
 
 def _name(options: Options) -> str:
@@ -95,18 +101,21 @@ def _name(options: Options) -> str:
     return name if name[0].isalpha() else label(f"job-{name}", longest=MAX_NAME_LENGTH)
 
 
-def _data(inputs: Inputs, options: Options, draft: Draft, places: Places) -> None:
+def _data(inputs: Inputs, options: Options, draft: Draft, places: Places) -> list[Options]:
+    """Write training.data; returns the entries of its data sets."""
     if inputs.datasets is None:
         options.refused("data_backend_config", "is not found here: pass multidatabackend.json with --datasets")
-        return
+        return []
     source, entries = inputs.datasets.name, inputs.datasets.content
     if not isinstance(entries, list):
         options.report.refused(source, "entries", "is no list of data sets")
-        return
-    datasets.place(entries, options, draft, places=places, source=source, find=inputs.find)
+        return []
+    sets = datasets.place(entries, options, draft, places=places, source=source, find=inputs.find)
     if places.connections:
         draft.put("training.s3Connections", places.connections)
-    options.mapped("data_backend_config", words=f"{source}, see there")
+    arrow = "" if "data_backend_config" in options else "-> "
+    options.mapped("data_backend_config", words=f"{arrow}{source}, see there")
+    return sets
 
 
 def _accelerate(inputs: Inputs, options: Options, draft: Draft) -> None:
@@ -137,25 +146,3 @@ def _webhooks(inputs: Inputs, options: Options, draft: Draft, job: str) -> None:
         options.report.task(command)
     if "webhook_config" in options:
         options.mapped("webhook_config", words=f"{inputs.webhooks.name}, see there")
-
-
-def _checked(name: str, draft: Draft, report: Report) -> TrainingJob | None:
-    """The job as the API server and the trainer would take it; what they would refuse is refused here, in their words."""
-    document: dict[str, Any] = {"metadata": {"name": name}, "spec": draft.spec}
-    if report.has_refused:
-        return None
-    try:
-        job = TrainingJob.model_validate(document)
-    except ValidationError as error:
-        for problem in error.errors(include_url=False, include_input=False):
-            report.refused("the job", ".".join(str(step) for step in problem["loc"]), problem["msg"])
-        return None
-    try:
-        if job.spec.training:
-            refuse_unsupported(job.spec.training)
-    except ConfigurationError as error:
-        report.refused("the job", "training", f"{error}: change the options that became these settings")
-        return None
-    if memory := fit.task(job.spec):
-        report.task(memory)
-    return job

@@ -1,4 +1,4 @@
-"""The base model and its adapters."""
+"""The base model: its family, its flavour, and where its parts lie."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import posixpath
 import shlex
 from typing import TYPE_CHECKING
 
-from oarlock_api.weights import ModelFlavor
-from oarlock_import import lycoris
-from oarlock_import.family import words_of
+from oarlock_import import adapters
+from oarlock_import.family import is_known, words_of
+from oarlock_import.tables.model import OF_PARTS, ONLY_THE_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from oarlock_import.options import Options
     from oarlock_import.places import Places
 
-_STANDARD = ("lora_rank", "lora_alpha", "lora_dropout", "flux_lora_target")
-_LYCORIS = ("lycoris_config", "init_lokr_norm")
-_OF_LORA = (*_STANDARD, *_LYCORIS, "lora_type", "init_lora", "disable_assistant_lora")
+_OF_MODEL = ("model_flavour", "pretrained_model_name_or_path", "revision", *OF_PARTS)
 
 
 def place(
@@ -31,20 +29,18 @@ def place(
     if "model_family" not in options:
         options.refused(
             "model_family",
-            "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux), flux2, z-image, sd3, qwen_image or "
+            "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux), flux2, z_image, sd3, qwen_image or "
             "wan",
         )
     options.carry(draft, "model_family")
+    if not is_known(options):
+        for key in (*_OF_MODEL, *adapters.OPTIONS, "base_model_precision"):
+            options.ignored(key, "not looked at: the model's family is not here")
+        return
     _of_the_family(options, words_of(options))
     flavor = _base(options, draft, places, has_folder)
-    if options.value("model_type") == "lora":
-        _lora(options, draft, places=places, flavor=flavor, find=find)
-        return
-    precision = str(options.value("base_model_precision"))
-    if precision != "no_change":
-        options.refused("base_model_precision", "SimpleTuner itself trains quantized weights only by LoRA; remove it")
-    for key in (*_OF_LORA, "base_model_precision"):
-        options.ignored(key, "model_type is full")
+    _parts(options, flavor)
+    adapters.place(options, draft, places=places, flavor=flavor, find=find)
 
 
 def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[str], bool]) -> ModelFlavor | None:
@@ -75,8 +71,7 @@ def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[
             f"import-single-file {shlex.quote(name)} --base FOLDER --output NEW, and name that",
         )
     elif name is None or (name.count("/") == 1 and not name.startswith((".", "/")) and not has_folder(name)):
-        published = words.repositories.get(known or flavor, "") if flavor else ""
-        repository = published if name is None or known else name
+        repository = words.repositories.get(flavor, "") if name is None and flavor else words.published(name or "")
         draft.put("training.model.hub.repo", repository)
         options.mapped("pretrained_model_name_or_path", words=f"-> training.model.hub.repo: {repository}")
         if "revision" in options:
@@ -103,52 +98,17 @@ def _of_the_family(options: Options, words: Words) -> None:
             options.report.mapped(options.source, key, words="absent", differs=differs)
 
 
-def _lora(
-    options: Options, draft: Draft, *, places: Places, flavor: ModelFlavor | None, find: Callable[[str], str]
-) -> None:
-    if options.value("lora_type") == "lycoris":
-        options.mapped("lora_type", words="-> training.lora.algorithm, see lycoris_config")
-        lycoris.place(options, draft, find=find)
-        if "init_lokr_norm" in options:
-            options.refused("init_lokr_norm", "factors begin as LyCORIS begins them; remove it")
-        for key in _STANDARD:
-            options.ignored(key, "lycoris_config decides")
-    else:
-        _standard(options, draft)
-        for key in _LYCORIS:
-            options.ignored(key, "lora_type is standard")
-    options.carry(draft, "base_model_precision")
-    init = options.value("init_lora")
-    if init is not None and init.startswith((".", "/")):
-        draft.put("training.initFrom.path", places.path(init))
-        options.mapped("init_lora", words="-> training.initFrom.path")
-    elif init is not None:
-        options.refused("init_lora", "repositories of the hub are not read here: download it, and write its path")
-    if flavor in words_of(options).assisted and not options.value("disable_assistant_lora"):
-        options.refused(
-            "disable_assistant_lora",
-            f"SimpleTuner trains {str(flavor).lower()} over an assistant adapter, which is not here; set it",
-        )
-    options.ignored("disable_assistant_lora", "there is no assistant adapter here")
-
-
-def _standard(options: Options, draft: Draft) -> None:
-    options.mapped("lora_type", words="-> training.lora.algorithm: LoRA")
-    options.carry(draft, "lora_rank")
-    if "lora_alpha" in options:
-        options.carry(draft, "lora_alpha")
-    else:
-        draft.put("training.lora.alpha", options.value("lora_rank"))
-        options.mapped("lora_alpha", words="-> training.lora.alpha: the rank")
-    options.carry(draft, "lora_dropout")
-    target, words = str(options.value("flux_lora_target")).lower(), words_of(options)
-    presets = words.family.presets.names
-    if words.targets:
-        draft.put("training.lora.targets", list(presets[words.targets]))
-        told = f"SimpleTuner's own of {words.family.name} -> training.lora.targets: {', '.join(presets[words.targets])}"
-        options.report.mapped(options.source, "lora_rank", words=told)
-        options.ignored("flux_lora_target", "belongs to another model family")
-    elif target in presets:
-        options.carry(draft, "flux_lora_target", value=list(presets[target]))
-    else:
-        options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(presets)}")
+def _parts(options: Options, flavor: ModelFlavor | None) -> None:
+    """Parts of the model that are named by themselves: those that lie with the rest of it ask for nothing."""
+    words = words_of(options)
+    whole = str(
+        options.value("pretrained_model_name_or_path") or (words.repositories.get(flavor, "") if flavor else "")
+    )
+    for key in OF_PARTS:
+        part = str(options.value(key) or "").lower()
+        if part in ("", "none", whole.lower()):
+            options.ignored(key, "it lies with the rest of the model")
+        elif key == "pretrained_vae_model_name_or_path" and (words.keeps_vae or "sdxl" in part):
+            options.ignored(key, "SimpleTuner itself takes the model's own")
+        else:
+            options.refused(key, ONLY_THE_DIRECTORY)

@@ -62,6 +62,8 @@ _SETTINGS = {"weight_decay": "weightDecay", "eps": "options.eps"} | _OF_PRODIGY
 _WITHOUT_EFFECT = ("kahan_sum", "foreach", "fused", "min_8bit_size", "percentile_clipping")
 _WAVES = ("cosine", "cosine_with_restarts", "sine")
 _CONSTANT = ("constant", "constant_with_warmup")
+_OLDER = {"cosine_with_warmup": "cosine"}
+"""Names that SimpleTuner takes for others."""
 
 
 def place(options: Options, draft: Draft) -> None:
@@ -122,8 +124,15 @@ def _config(options: Options, algorithm: Algorithm) -> dict[str, float]:
     return found
 
 
+def _named(options: Options) -> str:
+    """lr_scheduler as SimpleTuner has it once all options are read: a constant with steps to warm up has a warm-up."""
+    given = str(options.value("lr_scheduler")).strip().lower()
+    name = _OLDER.get(given, given)
+    return "constant_with_warmup" if name == "constant" and (options.value("lr_warmup_steps") or 0) > 0 else name
+
+
 def _schedule(options: Options, draft: Draft) -> None:
-    name = str(options.value("lr_scheduler")).lower()
+    name = _named(options)
     field = f"{FIELD}.schedule"
     if str(options.value("optimizer")).lower().startswith(_WITHOUT_SCHEDULE):
         draft.put(f"{field}.name", "Constant")
@@ -145,7 +154,7 @@ def _schedule(options: Options, draft: Draft) -> None:
     options.carry(draft, "lr_scheduler", value=ours[name])
     if name == "constant":
         draft.put(f"{field}.warmupSteps", 0)
-        options.ignored("lr_warmup_steps", "lr_scheduler constant has no warm-up; constant_with_warmup has")
+        options.ignored("lr_warmup_steps", "0: there is no warm-up")
     else:
         options.carry(draft, "lr_warmup_steps")
     if name == "polynomial":
@@ -159,10 +168,10 @@ def _schedule(options: Options, draft: Draft) -> None:
 
 def _clipping(options: Options, draft: Draft) -> None:
     bound, method = options.value("max_grad_norm"), str(options.value("grad_clip_method")).lower()
-    if not bound:
+    if bound <= 0:
         draft.put("training.gradientClipping.method", "None")
         options.mapped("max_grad_norm", words="-> training.gradientClipping.method: None")
-        options.ignored("grad_clip_method", "max_grad_norm 0 clips nothing")
+        options.ignored("grad_clip_method", "a max_grad_norm of 0 or less clips nothing")
         return
     if method not in ("value", "norm"):
         options.refused("grad_clip_method", f"{method} is not here: use value or norm")

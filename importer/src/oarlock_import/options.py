@@ -7,11 +7,13 @@ reported as well, since they are written into the job.
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, Any
 
 from oarlock_import import values
 from oarlock_import.report import shown
-from oarlock_import.rows import Fate
+from oarlock_import.rows import Fate, Kind
+from oarlock_import.simpletuner import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from oarlock_import.rows import Row
 
 _EMPTY = "empty, so its default counts"
+_UNREAD = f"SimpleTuner {VERSION} reads no such variable of config.env, and takes its default"
 _ALIKE = 0.8
 """From which likeness on a name may be meant: flux_schedule_shift is flow_schedule_shift's older one."""
 
@@ -28,12 +31,21 @@ _ALIKE = 0.8
 class Options:
     """What a file says, in the words of its table.
 
-    `given` is option -> value as it was read.
+    `given` is option -> value as it was read; `elsewhere` is option -> the other file that it was read from.
     """
 
-    def __init__(self, source: str, given: Mapping[str, Any], *, rows: Mapping[str, Row], report: Report) -> None:
+    def __init__(
+        self,
+        source: str,
+        given: Mapping[str, Any],
+        *,
+        rows: Mapping[str, Row],
+        report: Report,
+        elsewhere: Mapping[str, str] | None = None,
+    ) -> None:
         self.source = source
         self.report = report
+        self._elsewhere = elsewhere or {}
         self._rows = rows
         self._names: dict[str, str] = {}
         self._given: dict[str, Any] = {}
@@ -69,6 +81,10 @@ class Options:
         """The option as the file spells it."""
         return self._names.get(key, key)
 
+    def place(self, key: str) -> str:
+        """The file that an option stands in, as the report calls it."""
+        return self._elsewhere.get(key, self.source)
+
     def value(self, key: str) -> Any:
         """Value of an option, read by its kind; SimpleTuner's default where it is absent or cannot be read."""
         row = self._rows[key]
@@ -76,6 +92,8 @@ class Options:
             return row.default
         try:
             value = values.read(row.kind, self._given[key])
+            if row.kind is Kind.TEXT and "prompt" not in key and key != "message_prefix":
+                values.refuse_placeholder(value)
         except ValueError as error:
             self.refused(key, str(error))
             return row.default
@@ -83,6 +101,15 @@ class Options:
             self.refused(key, f"{shown(value)} is not one of {', '.join(row.words)}")
             return row.default
         return value
+
+    def behind(self, field: str) -> str:
+        """The option that a field of the job comes from; one that was given, or else one whose default it is; "" for none."""
+        found = [
+            row.key
+            for row in self._rows.values()
+            if any(field == to or field.startswith(f"{to}.") for to in re.split(r",? and |,? or |, ", row.to) if to)
+        ]
+        return next((key for key in found if key in self._given), found[0] if found else "")
 
     def raw(self, key: str) -> Any:
         """A value as it stands in the file: for secrets, which are compared and never shown."""
@@ -108,6 +135,8 @@ class Options:
         if key in self._done:
             return
         self._done.add(key)
+        if isinstance(self._given.get(key), values.Unread):
+            differs = "; ".join(part for part in (differs, _UNREAD) if part)
         default = self._rows[key].default
         if key in self._given:
             said = f"{shown(self._given[key])} {words}" if words.startswith("->") else words
@@ -115,19 +144,19 @@ class Options:
             said = f"absent, its default {shown(default)} {words}"
         else:
             said = f"absent {words}"
-        self.report.mapped(self.source, self.name(key), words=said, differs=differs)
+        self.report.mapped(self.place(key), self.name(key), words=said, differs=differs)
 
     def ignored(self, key: str, why: str) -> None:
         """Report a given option as ignored."""
         if key in self._given and key not in self._done:
             self._done.add(key)
-            self.report.ignored(self.source, self.name(key), why)
+            self.report.ignored(self.place(key), self.name(key), why)
 
     def refused(self, key: str, why: str) -> None:
         """Report an option as refused: one that is absent stands in the way by its default."""
         if key not in self._done:
             self._done.add(key)
-            self.report.refused(self.source, self.name(key), why)
+            self.report.refused(self.place(key), self.name(key), why)
 
     def settle(self, draft: Draft) -> None:
         """Do what the table says with every option that no function has decided on."""

@@ -35,9 +35,14 @@ class Places:
 
     def path(self, written: str, *, is_made: bool = False) -> str:
         """The absolute path in the pod; what lies outside the output has to be mounted. `is_made`: by the run, if absent."""
-        found = posixpath.normpath(posixpath.join(self.working_directory, written))
+        written = posixpath.expanduser(written)
+        windows = re.match(r"[A-Za-z]:[\\/]+", written)
+        within = written[windows.end() :].replace("\\", "/") if windows else written
+        found = posixpath.normpath(posixpath.join(self.working_directory, within))
         if posixpath.commonpath((found, self.output)) != self.output:
             self.report.task(f"mount {found} into the pods (pod.volumes, pod.volumeMounts), the same on every node")
+        elif windows and not is_made:
+            self.report.task(f"{written} is a path of Windows: put it at {found}")
         elif not written.startswith("/") and not is_made:
             self.report.task(f"{written} is a relative path: put it at {found}, or pass --working-directory")
         return found

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from oarlock_import.lines import Lines
 
+_EXAMPLES = "config/examples/"
 _GAP = re.compile(r"^\s*\.\.\.,?$", re.MULTILINE)
 """As documentation shows a part of a file."""
 
@@ -35,11 +36,15 @@ class Found:
     name: str
     content: Any
     lines: Lines = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    """Options that another file says -> its name."""
+    notes: tuple[tuple[str, str, str], ...] = ()
+    """What else was there and changes nothing: file, key, and why."""
 
 
 def options_file(path: Path, names: Mapping[str, Any]) -> Found:
     """Options of config.json, config.toml or config.env by their names, dashes and case aside; `names` are the known ones."""
-    if path.suffix == ".env" or path.name.startswith("config.env"):
+    if has_variables(path):
         found, stand = env_file.parse(text(path), file=str(path), names=names)
         return Found(path.name, found, {("", key): line for key, line in stand.items()})
     file = structured(path)
@@ -55,6 +60,11 @@ def options_file(path: Path, names: Mapping[str, Any]) -> Found:
     return Found(path.name, options, {(group, key.replace("-", "_")): n for (group, key), n in file.lines.items()})
 
 
+def has_variables(path: Path) -> bool:
+    """Whether a file is one of a shell's variables."""
+    return path.suffix in (".env", ".sh") or path.name.startswith("config.env")
+
+
 def structured(path: Path) -> Found:
     """Content of a JSON, TOML or YAML file, by its suffix; what has none of these is JSON."""
     content = text(path)
@@ -66,6 +76,8 @@ def structured(path: Path) -> Found:
             found = json.loads(content, object_pairs_hook=_distinct)
         else:
             found = manifest.load(content)
+    except RecursionError as error:
+        raise ConfigurationError(f"{path}: is nested too deeply to be read: write it flatter") from error
     except (ValueError, yaml.YAMLError) as error:
         gap = _GAP.search(content)
         line = content.count("\n", 0, gap.end()) + 1 if gap else 0
@@ -89,17 +101,27 @@ def text(path: Path) -> str:
 
 
 def find(named: str, *, beside: Path) -> Path | None:
-    """A file that a configuration names: as it is, or from the folder above the configuration's, or beside it."""
-    folder = beside.resolve().parent
-    places = (folder.parent / named, folder / named, folder / named.rpartition("/")[2])
+    """A file that a configuration names: from one of the folders around it, of SimpleTuner's examples, or beside it.
+
+    config/examples/NAME is SimpleTuner's own name for a file in the folder examples of its package.
+    """
+    named, roots = os.path.expanduser(named), around(beside)  # noqa: PTH111 - no path yet
+    places = [root / named for root in roots]
+    if named.startswith(_EXAMPLES):
+        within = named.removeprefix(_EXAMPLES)
+        places += [root / package / within for root in roots for package in ("simpletuner/examples", "examples")]
+    places.append(roots[0] / named.rpartition("/")[2])
     # Path.is_file would raise at a text that is too long for a name, and show it.
     return next((place for place in places if os.path.isfile(place)), None)  # noqa: PTH113
 
 
 def around(config: Path) -> tuple[Path, ...]:
-    """Where relative paths of a configuration may begin: it is config/config.json, config/NAME/config.json, or beside."""
+    """Where relative paths of a configuration may begin: its folder, up to three above it, and the one we are called in.
+
+    It is config/config.json, config/NAME/config.json, or simpletuner/examples/NAME/config.json.
+    """
     folder = config.resolve().parent
-    return folder.parent, folder.parent.parent, folder
+    return folder, folder.parent, folder.parent.parent, folder.parent.parent.parent, Path.cwd()
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

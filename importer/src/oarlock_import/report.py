@@ -64,6 +64,11 @@ class Report:
         """Say that the job can't do what an option asks for, why, and what to do instead."""
         self.entries.append(ReportEntry(source, key, Fate.REFUSED, why, line=line_of(self._places, source, key)))
 
+    def refused_after_all(self, source: str, key: str, why: str) -> None:
+        """Refuse an option that was mapped, because of what it became."""
+        self.entries = [entry for entry in self.entries if (entry.source, entry.key) != (source, key)]
+        self.refused(source, key, why)
+
     def task(self, words: str) -> None:
         """Say what a person has to do before the job can run, once."""
         if words not in self.tasks:

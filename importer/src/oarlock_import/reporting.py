@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from oarlock_import.places import Places
 
 _PICTURES = ("validation_num_inference_steps", "validation_seed", "validation_step_interval")
+_INTERVAL = "validation_step_interval"
+_AT_THE_END = 1_000_000_000
+"""Steps between pictures of a run that draws at its end alone: more than any has."""
+_ASKED = (
+    "validation_epoch_interval", "validation_prompt_library", "num_validation_images", "validation_randomize",
+    "validation_using_datasets", "validation_input", "validation_guidance_real", "validation_noise_scheduler",
+    "validation_method", "validation_external_script", "validation_preview", "enable_watermark",
+)  # fmt: skip
+"""Options for pictures that are refused where such are made."""
 _FRAMES = 81
 """That SimpleTuner draws where no option says fewer: the most, too."""
 _TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Wandb"}
@@ -40,6 +49,8 @@ def _pictures(options: Options, draft: Draft, places: Places) -> None:
             "user_prompt_library",
         ):
             options.ignored(key, f"no pictures are made: {why}")
+        for key in ("validation_guidance_skip_layers", *(_ASKED if off else ())):
+            options.ignored(key, f"no pictures are made: {why}")
         options.ignored("validation_disable", "no pictures are made" if off else "false")
         return
     options.ignored("validation_disable", "false")
@@ -52,7 +63,7 @@ def _pictures(options: Options, draft: Draft, places: Places) -> None:
         )
         return
     for key in _PICTURES:
-        options.carry(draft, key)
+        options.carry(draft, key, value=_AT_THE_END if (options.value(key) or 0) <= 0 and key == _INTERVAL else None)
     _guidance(options, draft)
     _frames(options, draft)
     if prompt:
@@ -60,7 +71,7 @@ def _pictures(options: Options, draft: Draft, places: Places) -> None:
     if library:
         draft.put("training.validation.promptsFrom", {"path": places.path(library)})
         options.mapped("user_prompt_library", words="-> training.validation.promptsFrom")
-    sizes = [_size(word.strip().lower()) for word in str(options.value("validation_resolution")).split(",")]
+    sizes = [_size(word.strip().lower()) for word in _in_pixels(str(options.value("validation_resolution"))).split(",")]
     if all(sizes):
         options.carry(draft, "validation_resolution", value=sizes)
     else:
@@ -75,6 +86,10 @@ def _guidance(options: Options, draft: Draft) -> None:
         options.carry(draft, "validation_guidance")
     else:
         options.carry(draft, "validation_guidance", value=0)
+    skipped = "validation_guidance_skip_layers"
+    if scale > 1 and options.raw(skipped) not in (None, "", [], "None"):
+        options.refused(skipped, "layers are not skipped")
+    options.ignored(skipped, "SimpleTuner itself skips layers only where guidance is two passes, above 1")
     if not is_told and "validation_negative_prompt" in options:
         draft.put("training.validation.negativePrompt", options.value("validation_negative_prompt"))
         options.mapped("validation_negative_prompt", words="-> training.validation.negativePrompt")
@@ -88,6 +103,12 @@ def _frames(options: Options, draft: Draft) -> None:
         return
     wanted = min(options.value(key) or _FRAMES, _FRAMES)
     options.carry(draft, key, value=wanted // grid.frames * grid.frames + 1)
+
+
+def _in_pixels(sizes: str) -> str:
+    """SimpleTuner takes one small number for megapixels: 1 is 1024 pixels, others thousands of them, by eights."""
+    small = re.fullmatch(r"\s*([1-9][0-9]?|1[01][0-9]|12[0-7])(?:\.[0-9]*)?\s*", sizes)
+    return sizes if small is None else "1024" if small[1] == "1" else str(int(small[1]) * 1000 // 8 * 8)
 
 
 def _size(word: str) -> str:

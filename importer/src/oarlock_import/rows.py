@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ class Kind(StrEnum):
     SWITCH = "true or false"
     TEXT = "text"
     WORD = "a word that YAML may have taken for true or false, such as NO"
+    NAME = "a name, whose dashes are underscores"
     ANY = "anything"
 
 
@@ -86,6 +87,13 @@ def ignored(why: str, keys: str) -> tuple[Row, ...]:
 def refused(why: str, keys: str, unless: tuple[Any, ...] = ()) -> tuple[Row, ...]:
     """Options that ask for what a job does not have; null, false and `unless` ask for nothing."""
     return tuple(Row(key=key, fate=Fate.REFUSED, why=why, unless=(False, *unless)) for key in keys.split())
+
+
+def at_default(row: Row, defaults: Mapping[str, Any]) -> Row:
+    """A row for which an option that is refused asks for nothing at SimpleTuner's own default."""
+    default = defaults.get(row.key)
+    asks = row.fate is not Fate.REFUSED or default in (None, "", *row.unless)
+    return row if asks else replace(row, unless=(*row.unless, default))
 
 
 def table(*rows: Row) -> dict[str, Row]:

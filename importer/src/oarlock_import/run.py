@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from oarlock_import import deepspeed
-from oarlock_import.family import family_of
+from oarlock_import import deepspeed, values
+from oarlock_import.family import family_of, words_of
+from oarlock_import.tables.training import OFFLOADING, ON_THE_GPUS
 
 if TYPE_CHECKING:
     from oarlock_import.draft import Draft
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from oarlock_import.options import Options
 
 _SEED = 42
+_DRAWN = (0, -1)
+"""Seeds that stand for one that is drawn when SimpleTuner starts, as no seed does."""
 _CHECKPOINTING = (
     "gradient_checkpointing",
     "gradient_checkpointing_interval",
@@ -27,7 +30,7 @@ def place(options: Options, launch: Launch, draft: Draft) -> None:
     """Write what belongs to no other part."""
     _length(options, draft)
     _accumulation(options, launch, draft)
-    if "seed" in options:
+    if options.value("seed") not in (None, *_DRAWN):
         options.carry(draft, "seed")
     else:
         draft.put("training.seed", _SEED)
@@ -35,6 +38,7 @@ def place(options: Options, launch: Launch, draft: Draft) -> None:
     if "attention_mechanism" in options:
         options.carry(draft, "attention_mechanism")
     _activation_checkpointing(options, draft)
+    _memory(options)
     _average(options, draft)
     _checkpoints(options, draft)
     _objective(options, draft)
@@ -109,22 +113,47 @@ def _activation_checkpointing(options: Options, draft: Draft) -> None:
         options.ignored(key, why)
 
 
+def _memory(options: Options) -> None:
+    """What SimpleTuner does to save memory, and a job does not: the numbers are the same, the GPUs have to hold more."""
+    for key in (*OFFLOADING, "musubi_blocks_to_swap"):
+        if options.value(key):
+            options.mapped(key, words="-> nothing", differs=f"{ON_THE_GPUS}: more of their memory, the same numbers")
+        options.ignored(key, "nothing is moved off the GPUs")
+    share = options.value("context_parallel_size") or 1
+    if share > 1:
+        differs = (
+            f"no sequence is split: {share} GPUs share a batch there, and here each has its own, so that a step sees {share} "
+            f"times as many samples; divide gradient_accumulation_steps, or the GPUs, by {share} for as many"
+        )
+        options.mapped("context_parallel_size", words="-> nothing", differs=differs)
+    options.ignored("context_parallel_size", "no sequence is split")
+
+
 def _average(options: Options, draft: Draft) -> None:
     keys = ("ema_decay", "ema_device", "ema_update_interval")
     if not options.value("use_ema"):
         options.ignored("use_ema", "false")
-        for key in keys:
+        for key in (*keys, "ema_warmup_steps"):
             options.ignored(key, "use_ema is not set")
         return
+    if options.value("ema_warmup_steps"):
+        options.refused("ema_warmup_steps", "an average begins with the first step: set it to 0")
+    options.ignored("ema_warmup_steps", "0: an average begins with the first step")
     options.mapped("use_ema", words="-> training.ema")
+    on_the_cpu = not values.asks_for_nothing(options.raw("ema_cpu_only") or False, (False,))
     for key in keys:
-        options.carry(draft, key)
+        options.carry(draft, key, value="CPU" if key == "ema_device" and on_the_cpu else None)
 
 
 def _checkpoints(options: Options, draft: Draft) -> None:
     keep = options.value("checkpoints_total_limit")
-    differs = "" if keep else f"SimpleTuner keeps all, a job at most {_UNLIMITED}"
-    options.carry(draft, "checkpoints_total_limit", value=keep or _UNLIMITED, differs=differs)
+    differs = "" if keep > 0 else f"SimpleTuner keeps all, a job at most {_UNLIMITED}"
+    options.carry(draft, "checkpoints_total_limit", value=keep if keep > 0 else _UNLIMITED, differs=differs)
+    if options.value("checkpoint_step_interval") <= 0:
+        options.refused(
+            "checkpoint_step_interval",
+            "SimpleTuner then saves at the end alone; a job goes on from its checkpoints, so write how many steps apart",
+        )
     if options.value("resume_from_checkpoint") == "latest":
         differs = "checkpoints of SimpleTuner are not read: the job begins anew, and resumes from its own"
         options.carry(draft, "resume_from_checkpoint", value="Auto", differs=differs)
@@ -160,6 +189,13 @@ def _guidance(options: Options, draft: Draft) -> None:
         for key in ("flux_guidance_mode", *constant, *random):
             options.ignored(key, "belongs to another model family")
         return
+    if (fixed := words_of(options).guidance) is not None:
+        draft.put("training.objective.guidance", {"mode": "Constant", "value": fixed})
+        told = f"SimpleTuner's own of {words_of(options).family.name} -> training.objective.guidance.value: {fixed:g}"
+        for key in ("flux_guidance_mode", *constant, *random):
+            options.ignored(key, f"{told}, whatever options say")
+        options.mapped("flux_guidance_mode", words=told)
+        return
     is_random = options.value("flux_guidance_mode") == "random-range"
     for key in random if is_random else constant:
         options.carry(draft, key)
@@ -169,7 +205,7 @@ def _guidance(options: Options, draft: Draft) -> None:
 
 def _objective(options: Options, draft: Draft) -> None:
     shift = options.value("flow_schedule_shift")
-    options.carry(draft, "flow_schedule_shift", value=shift or 1.0)
+    options.carry(draft, "flow_schedule_shift", value=shift if shift > 0 else 1.0)
     _noise_levels(options, draft)
     _guidance(options, draft)
     if options.value("loss_type") != "l2":

@@ -22,6 +22,12 @@ class Computed(str):
     __slots__ = ()
 
 
+class Unread(str):
+    """Value of a variable of config.env that SimpleTuner itself does not read."""
+
+    __slots__ = ()
+
+
 class Part(str):
     """Value of a variable that other lines of config.env are put together from."""
 
@@ -48,16 +54,22 @@ def read(kind: Kind, value: Any) -> Any:
         return _switch(value)
     if kind is Kind.WORD and isinstance(value, bool):
         return "yes" if value else "no"
-    if kind in (Kind.TEXT, Kind.WORD):
+    if kind in (Kind.TEXT, Kind.WORD, Kind.NAME):
         if isinstance(value, bool | dict | list):
             raise ValueError("is no text: write a word, in quotes")
-        return str(value)
+        return str(value).strip().lower().replace("-", "_") if kind is Kind.NAME else str(value)
     number = _number(value, such_as="8" if kind is Kind.WHOLE else "0.1")
     if kind is Kind.NUMBER:
         return number
     if not number.is_integer():
         raise ValueError("is no whole number: write one such as 8")
     return int(number)
+
+
+def refuse_placeholder(text: str) -> None:
+    """Raise ValueError where a part of a text is left for a person to fill in, as <YOUR OUTPUT DIR> is."""
+    if (left := re.search(r"<[A-Za-z][^<>]*>", text)) is not None:
+        raise ValueError(f"{left[0]} stands for something that is not written here: fill it in")
 
 
 def asks_for_nothing(value: Any, unless: tuple[Any, ...]) -> bool:
@@ -86,7 +98,8 @@ def arguments(text: str) -> dict[str, Any]:
     name = ""
     for word in shlex.split(text):
         if word.startswith("--"):
-            name, equals, value = word[2:].replace("-", "_").partition("=")
+            name, equals, value = word[2:].partition("=")
+            name = name.replace("-", "_")
             found[name] = value if equals else True
         elif name:
             found[name] = word

@@ -46,7 +46,7 @@ DATA: tuple[Row, ...] = (
         "a missing file stops the run when there are many, and is counted when there are few", "ignore_missing_files"
     ),
     *refused("one caption is drawn as it is", "caption_shuffle"),
-    *ignored("sides are always multiples of 64 pixels, below 512 of 16", "aspect_bucket_alignment"),
+    *ignored("sides are multiples of what SimpleTuner sets for the family, below 512 of 16", "aspect_bucket_alignment"),
     *ignored(
         "the length of a bucket is told before the start; no bucket is dropped in silence", "disable_bucket_pruning"
     ),
@@ -78,4 +78,6 @@ DATA: tuple[Row, ...] = (
         "debug_aspect_buckets debug_dataset_loader print_filenames print_sampler_statistics",
     ),
     *ignored("belongs to other models", "data_aesthetic_score"),
+    *ignored("SimpleTuner itself reads it from each data set", "disable_multiline_split max_upscale_threshold"),
+    *ignored("what is kept of a caption is what the model is given", "text_embed_full_cache"),
 )

@@ -42,9 +42,10 @@ DATASET: tuple[Row, ...] = (
     judged("metadata_backend", "metadata", Kind.TEXT, default="discovery"),
     judged("parquet", "metadata.parquet", Kind.ANY),
     judged("caption_strategy", "captions.strategy", Kind.TEXT),
-    judged("instance_prompt", "captions.text or captions.prepend", Kind.TEXT),
+    judged("instance_prompt", "captions.text or captions.prepend", Kind.ANY),
     judged("prepend_instance_prompt", "captions.prepend", Kind.SWITCH),
     judged("only_instance_prompt", "captions.strategy", Kind.SWITCH),
+    judged("disable_multiline_split", "captions.lines", Kind.SWITCH, default=False),
     judged("resolution", "resolution", Kind.NUMBER),
     judged("resolution_type", "resolutionType", Kind.TEXT),
     judged("crop", "crop.aspect", Kind.SWITCH, default=False),
@@ -66,9 +67,18 @@ DATASET: tuple[Row, ...] = (
     judged("is_regularisation_data", "role", Kind.SWITCH, default=False, aliases=("is_regularization_data",)),
     *refused("windows are said in steps: set start_step", "start_epoch", unless=(0, 1)),
     *refused("windows are said in steps: set end_step", "end_epoch", unless=(0,)),
-    *refused("a latent is made once; set vae_cache_disable to crop anew each time", "vae_cache_clear_each_epoch"),
+    *refused(
+        "a latent is made once: set it to false, or vae_cache_disable to true to crop anew each time",
+        "vae_cache_clear_each_epoch",
+    ),
+    *ignored("the entry of dataset_type text_embeds says where they lie", "cache_dir_text"),
+    *ignored("what a picture's entry caches is named by its content", "cache_file_suffix"),
     *refused("all data sets share training.batchSize", "train_batch_size"),
-    *refused("all data sets share the noise levels", "timestep_offset slider_strength", unless=(0,)),
+    *refused(
+        "all data sets share the noise levels", "timestep_offset timestep_sampling_offset slider_strength", unless=(0,)
+    ),
+    *refused("windows are said in steps: set end_step", "disable_after_epoch_step", unless=(0,)),
+    *refused("boxes are not used", "grounding grounding_data", unless=({},)),
     *refused("captions are drawn as they are", "caption_shuffle"),
     *refused("filters belong to the entry of dataset_type text_embeds", "caption_filter_list", unless=([],)),
     judged("conditioning_data", "conditioning", Kind.ANY),
@@ -77,9 +87,21 @@ DATASET: tuple[Row, ...] = (
         "none are made of the pictures: name an entry of dataset_type conditioning in conditioning_data",
         "conditioning conditioning_config",
     ),
-    *refused("it belongs to an entry of dataset_type conditioning", "conditioning_type source_dataset_id"),
+    *refused("it belongs to an entry of dataset_type conditioning", "source_dataset_id"),
+    *ignored("it makes the entry one of masks or references", "conditioning_type"),
     judged("video", "video", Kind.ANY),
-    *refused("pictures and videos only, no sound", "audio"),
+    *refused("pictures and videos only, no sound", "audio s2v_datasets", unless=([],)),
+    *ignored(
+        "belongs to entries of another type",
+        "csv csv_file csv_cache_dir csv_url_column csv_caption_column csv_hash_filenames csv_shorten_filenames huggingface"
+        " dataset_name webshart webshart_optimize_captions webshart_optimise_captions caption_file_extensions"
+        " distillation_type",
+    ),
+    *ignored("belongs to entries of embeddings", "default cache_dir cache_dir_conditioning_image_embeds"),
+    *ignored(
+        "reading and writing are bounded queues of Oarlock's own",
+        "memory_filesystem_sudo memory_filesystem_size memory_filesystem_path conditioning_image_embed_batch_size",
+    ),
     *refused("no classifier filters pictures here", "nsfw nsfw_filter nsfw_detection"),
     *ignored(
         "caches are keyed by content",
@@ -87,7 +109,8 @@ DATASET: tuple[Row, ...] = (
     ),
     *ignored("pictures for validation come from prompts", "disable_validation"),
     *ignored(
-        "pictures are never deleted; what cannot be used is listed", "delete_unwanted_images delete_problematic_images"
+        "pictures are never deleted; what cannot be used is listed",
+        "delete_unwanted_images delete_problematic_images delete_nsfw_images",
     ),
 )
 
@@ -102,7 +125,7 @@ CONDITIONING: tuple[Row, ...] = (
         "resolution resolution_type crop crop_aspect crop_style crop_aspect_buckets minimum_image_size maximum_image_size"
         " target_downsample_size max_upscale_threshold minimum_aspect_ratio maximum_aspect_ratio repeats probability"
         " max_num_samples start_step end_step start_epoch end_epoch cache_dir_vae vae_cache_ondemand vae_cache_disable"
-        " disable_vae_cache vae_cache_clear_each_epoch image_embeds",
+        " disable_vae_cache vae_cache_clear_each_epoch image_embeds cache_file_suffix cache_dir_text default cache_dir",
     ),
     *ignored(
         "captions are those of the pictures",
@@ -122,10 +145,19 @@ CONDITIONING: tuple[Row, ...] = (
     ),
 )
 
-SEEN: tuple[Row, ...] = (
+
+def _beyond(*rows: Row) -> str:
+    """Names of a data set's keys that a table of these rows does not have."""
+    known = {name for row in rows for name in (row.key, *row.aliases)}
+    return " ".join(name for row in DATASET for name in (row.key, *row.aliases) if name not in known)
+
+
+_OF_PICTURES = "belongs to entries of pictures"
+_SEEN: tuple[Row, ...] = (
     *_STORE,
     *ignored("what is seen of a reference lies with the text embeddings", "default cache_dir"),
 )
+SEEN: tuple[Row, ...] = (*_SEEN, *ignored(_OF_PICTURES, _beyond(*_SEEN)))
 
 PARQUET: tuple[Row, ...] = (
     judged("path", "metadata.parquet.location", Kind.TEXT),
@@ -160,7 +192,7 @@ VIDEO: tuple[Row, ...] = (
     *refused("models are given a text alone, no first frame", "is_i2v"),
 )
 
-EMBEDS: tuple[Row, ...] = (
+_EMBEDS: tuple[Row, ...] = (
     *_STORE,
     judged("default", "training.data.textEmbeds", Kind.SWITCH, default=False),
     judged("cache_dir", "training.data.textEmbeds", Kind.TEXT),
@@ -169,6 +201,7 @@ EMBEDS: tuple[Row, ...] = (
     *ignored("scans are skipped by the preserve_data_backend_cache of each data set", "preserve_data_backend_cache"),
     *ignored("where latents lie is said by cache_dir_vae of each data set", "instance_data_dir instance_data_root"),
 )
+EMBEDS: tuple[Row, ...] = (*_EMBEDS, *ignored(_OF_PICTURES, _beyond(*_EMBEDS)))
 
 WEBHOOK: tuple[Row, ...] = (
     judged("webhook_type", "type", Kind.TEXT, words={"raw": "Raw", "discord": "Discord"}),

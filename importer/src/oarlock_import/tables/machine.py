@@ -12,7 +12,6 @@ FAMILIES = (
 )
 """Switches of other families in an older config.env, and FLUX=false, which asks for none of them."""
 _POD = "the operator makes the pods of a gang and tells each its rank and the address of rank 0"
-_OTHER_MODELS = "belongs to another model family"
 
 MACHINE: tuple[Row, ...] = (
     judged("accelerate_config", "nodes, gpusPerNode, training.engine, training.compile", Kind.TEXT),
@@ -38,6 +37,8 @@ MACHINE: tuple[Row, ...] = (
         "hf_endpoint hf_home hf_hub_enable_hf_transfer pytorch_cuda_alloc_conf nccl_debug nccl_socket_ifname"
         " simpletuner_job_id",
     ),
+    *ignored("kept by SimpleTuner's web interface, and read by nothing else", "__active_tab__ __disabled_fields__"),
+    *ignored("kept by SimpleTuner's web interface, and read by nothing else", "ez_model_type"),
     *ignored("the pod has the GPUs that gpusPerNode asks for", "cuda_visible_devices"),
     *ignored(
         "a secret: put it into a Secret, and name that in the job",
@@ -48,20 +49,8 @@ MACHINE: tuple[Row, ...] = (
         "webhooks verify certificates; SSL_CERT_FILE in pod.env names an authority of your own",
         "simpletuner_ssl_no_verify",
     ),
-    *ignored(
-        _OTHER_MODELS,
-        "sd3_clip_uncond_behaviour sd3_t5_uncond_behaviour hidream_use_load_balancing_loss"
-        " hidream_load_balancing_loss_weight ltx_train_mode ltx_i2v_prob ltx_partial_noise_fraction"
-        " ltx_protect_first_frame sana_complex_human_instruction"
-        " validation_lyrics validation_audio_duration lyrics_embedder_train lyrics_embedder_optimizer"
-        " lyrics_embedder_lr lyrics_embedder_lr_scheduler pretrained_unet_model_name_or_path"
-        " pretrained_unet_subfolder non_ema_revision refiner_training_invert_schedule"
-        " refiner_training_strength sdxl_refiner_uses_full_range crepa_block_index crepa_lambda"
-        " crepa_adjacent_distance crepa_adjacent_tau crepa_encoder crepa_encoder_image_size"
-        " crepa_drop_vae_encoder crepa_normalize_by_frames crepa_spatial_align",
-    ),
     *refused(
-        "a switch of older versions: remove it, and write model_family flux (FLUX=true in config.env), flux2, z-image, "
+        "a switch of older versions: remove it, and write model_family flux (FLUX=true in config.env), flux2, z_image, "
         "sd3, qwen_image or wan",
         FAMILIES,
     ),

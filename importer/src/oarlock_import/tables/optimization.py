@@ -52,7 +52,7 @@ OPTIMIZATION: tuple[Row, ...] = (
     judged("grad_clip_method", "training.gradientClipping.method", Kind.TEXT, default="value"),
     *refused(
         "the noise level is drawn by Sigmoid, Uniform or Beta, within objective.minNoise and maxNoise",
-        "flux_fast_schedule flow_custom_timesteps flow_timesteps",
+        "flux_fast_schedule flow_custom_timesteps flow_timesteps flow_cubic_schedule_weights",
     ),
     *refused("multiply learning_rate yourself", "lr_scale"),
     *refused("noise is plain Gaussian", "offset_noise"),
@@ -63,8 +63,8 @@ OPTIMIZATION: tuple[Row, ...] = (
     ),
     *ignored("SimpleTuner itself leaves it out with flow matching", "snr_gamma"),
     *refused(_DIFFUSION, "use_soft_min_snr rescale_betas_zero_snr"),
-    *refused("frames are not aligned, these are pictures", "crepa_enabled"),
     *ignored("belongs to lr_scale", "lr_scale_sqrt"),
+    *ignored("belongs to flow_custom_timesteps", "flow_timesteps_mode"),
     *ignored("belongs to lr_scheduler cosine_with_restarts, which is refused", "lr_num_cycles"),
     *ignored("belongs to offset_noise", "noise_offset noise_offset_probability"),
     *ignored("belongs to input_perturbation", "input_perturbation_steps"),

@@ -28,7 +28,8 @@ REPORTING: tuple[Row, ...] = (
     judged("push_to_hub", "training.publish", Kind.SWITCH, default=False),
     judged("hub_model_id", "training.publish.hub.repo", Kind.TEXT),
     judged("push_checkpoints_to_hub", "training.publish", Kind.SWITCH, default=False),
-    judged("model_card_private", "training.publish.hub.private", Kind.SWITCH, default=False),
+    judged("model_card_private", "training.publish.hub.private", Kind.SWITCH, default=True),
+    judged("validation_guidance_skip_layers", "nothing: layers are not skipped", Kind.ANY),
     judged("webhook_config", "webhooks", Kind.ANY),
     *refused("pictures come by steps; set validation_step_interval", "validation_epoch_interval"),
     *refused("write the prompts into user_prompt_library", "validation_prompt_library"),
@@ -48,7 +49,6 @@ REPORTING: tuple[Row, ...] = (
     *refused(
         "no pictures are scored; the loss on data sets of dataset_type eval is", "evaluation_type", unless=("none",)
     ),
-    *refused("layers are not skipped", "validation_guidance_skip_layers"),
     *refused("previews are not streamed", "validation_preview"),
     *refused("pictures are not marked", "enable_watermark"),
     *refused("set training.publish to an S3 prefix, or training.checkpoint.upload, in the job", "publishing_config"),
@@ -62,7 +62,8 @@ REPORTING: tuple[Row, ...] = (
         "validation_guidance_skip_layers_start validation_guidance_skip_layers_stop"
         " validation_guidance_skip_scale validation_preview_steps validation_external_background"
         " validation_stitch_input_location validation_lycoris_strength validation_adapter_path"
-        " validation_adapter_name validation_adapter_strength validation_adapter_mode",
+        " validation_adapter_name validation_adapter_strength validation_adapter_mode validation_adapter_config"
+        " validation_internal_guidance_scale",
     ),
     *ignored(
         "how pictures are made fast does not change them",
@@ -73,6 +74,9 @@ REPORTING: tuple[Row, ...] = (
         "pictures are made from the weights themselves; task: Evaluate judges the average where there is one",
         "ema_validation",
     ),
+    *ignored("pictures are kept as PNG", "validation_image_format validation_image_quality"),
+    *ignored("pictures are drawn from the first interval on", "validate_after_step validate_after_epoch"),
+    *ignored("belongs to report_to custom-tracker", "custom_tracker"),
     *ignored("videos are drawn at their model's own rate", "framerate"),
     *ignored("belongs to evaluation_type", "num_eval_images pretrained_evaluation_model_name_or_path"),
     *ignored(
