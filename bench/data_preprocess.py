@@ -40,7 +40,8 @@ from oarlock_trainer.models.flux.captions import CaptionEncoder  # noqa: E402
 from oarlock_trainer.models.flux.code import CODE  # noqa: E402
 from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 from oarlock_trainer.plan.encoding import VAE_BATCH  # noqa: E402
-from oarlock_trainer.preprocess.latents import Task, bits, decode, encode, encode_pictures  # noqa: E402
+from oarlock_trainer.preprocess.latents import Task, bits, encode, encode_pictures  # noqa: E402
+from oarlock_trainer.preprocess.pictures import decode  # noqa: E402
 from oarlock_trainer.preprocess.shares import TEXT_BATCH  # noqa: E402
 from oarlock_trainer.preprocess.storing import Storing  # noqa: E402
 from oarlock_trainer.preprocess.text import encode_captions  # noqa: E402

@@ -40,6 +40,13 @@ class CaptionStrategy(StrEnum):
     FIXED = "Fixed"
 
 
+class CaptionLines(StrEnum):
+    """What the lines of a caption file are."""
+
+    JOINED = "Joined"
+    DRAWN = "Drawn"
+
+
 class EmbedMode(StrEnum):
     """When latents are made and whether they are kept."""
 
@@ -129,12 +136,23 @@ class Captions(Group):
             message="captions.text belongs to captions.strategy: Fixed: set both or neither",
             holds=lambda captions: (captions.text is not None) == (captions.strategy == CaptionStrategy.FIXED),
         ),
+        only_when(
+            "lines",
+            setting="strategy",
+            allowed=("TextFile",),
+            message="captions.lines says what the lines of text files are: remove it, or use captions.strategy: TextFile",
+        ),
     )
 
     strategy: CaptionStrategy = Field(
         default=CaptionStrategy.TEXT_FILE,
         description="Filename, TextFile (photo.txt beside photo.png), Parquet (the table's columns) or Fixed (one text "
         "for all). SimpleTuner: caption_strategy.",
+    )
+    lines: CaptionLines | None = Field(
+        default=None,
+        description="What the lines of a text file are: Joined (together one caption; absent = Joined) or Drawn (each a "
+        "caption, of which one is drawn per pass). SimpleTuner: Drawn; with disable_multiline_split Joined.",
     )
     text: LongText | None = Field(
         default=None, description="The caption with strategy Fixed. SimpleTuner: instance_prompt."

@@ -106,6 +106,8 @@ def test_of_several_captions_each_is_drawn(tmp_path: Path) -> None:
     seen = {(row, caption % 3) for step in range(40) for row, caption, _ in numbers(one.step(step))}
     assert {caption for _, caption in seen} == {0, 1, 2}
     assert all(caption // 3 == row for step in range(3) for row, caption, _ in numbers(one.step(step)))
+    # Who goes on in the middle draws what those before would have drawn.
+    assert numbers(loader(data, settings).step(39)) == numbers(one.step(39))
 
 
 def test_evaluation_pictures_are_never_trained_on_and_each_is_judged_once_with_the_same_noise(tmp_path: Path) -> None:

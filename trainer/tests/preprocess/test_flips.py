@@ -14,7 +14,7 @@ from PIL import Image
 from oarlock_api.contract.layout import DATA_MANIFEST, PRIVATE
 from oarlock_trainer.data import photographs
 from oarlock_trainer.data.buckets import Cut, Size
-from oarlock_trainer.preprocess.latents import decode
+from oarlock_trainer.preprocess.pictures import decode
 
 if TYPE_CHECKING:
     from pathlib import Path

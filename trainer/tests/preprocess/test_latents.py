@@ -14,7 +14,8 @@ from oarlock_trainer.data.buckets import Cut, Size
 from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.metadata.table import Picture
 from oarlock_trainer.data.progress import Progress
-from oarlock_trainer.preprocess.latents import Task, decode, encode_pictures
+from oarlock_trainer.preprocess.latents import Task, encode_pictures
+from oarlock_trainer.preprocess.pictures import decode
 from oarlock_trainer.preprocess.storing import Storing
 from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.storage.local import LocalFiles
@@ -62,6 +63,7 @@ def test_a_damaged_picture_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"no picture")
     (one,) = rejected(LocalFiles(tmp_path, field="source"))
     assert (one.name, one.kind) == ("a.png", "unreadable")
+    assert one.reason == "unreadable: it is no picture of a kind that is known here"
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

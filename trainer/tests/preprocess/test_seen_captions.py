@@ -18,7 +18,7 @@ from oarlock_trainer.data.pair_sizes import seen_cut
 from oarlock_trainer.data.row_latents import bfloat16
 from oarlock_trainer.models.families import sight_of
 from oarlock_trainer.models.qwenimage.seen_captions import SeeingEncoder
-from oarlock_trainer.preprocess.latents import decode
+from oarlock_trainer.preprocess.pictures import decode
 from oarlock_trainer.preprocess.pipeline import prepare
 from oarlock_trainer.storage.locations import Locations
 

@@ -8,11 +8,10 @@ It is made from a checkpoint, by as many as share the work: a job's ranks at its
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from oarlock_trainer.checkpoint import weight_files
 from oarlock_trainer.checkpoint.weight_files import in_files
@@ -23,6 +22,7 @@ from oarlock_trainer.models.transformer import saved_buffers
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, sync_tree
 from oarlock_trainer.runtime.errors import storage
 from oarlock_trainer.runtime.file_modes import make_ordinary
+from oarlock_trainer.runtime.walking import walk_links
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -139,8 +139,7 @@ def remove_unfinished(target: Path) -> None:
 
 def _copy_the_rest(base: Path, target: Path) -> None:
     """Everything but the transformer and hidden files. Folders get ordinary modes, whatever those of `base` are."""
-    for folder, subfolders, names in os.walk(base, onerror=_raise, followlinks=True):
-        source = Path(folder)
+    for source, subfolders, names in walk_links(base):
         copy = target / source.relative_to(base)
         copy.mkdir(parents=True)
         left_out = {_TRAINED} if source == base else set()
@@ -149,10 +148,6 @@ def _copy_the_rest(base: Path, target: Path) -> None:
             if not name.startswith("."):
                 # A symbolic link, as in the hub's cache, would be linked itself and lead elsewhere from there.
                 link_or_copy((source / name).resolve(), copy / name)
-
-
-def _raise(error: OSError) -> NoReturn:
-    raise error
 
 
 def link_or_copy(source: Path, target: Path) -> None:

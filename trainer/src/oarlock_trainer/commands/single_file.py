@@ -22,6 +22,7 @@ from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, sync_tr
 from oarlock_trainer.runtime.errors import ConfigurationError, TrainingEnd, storage
 from oarlock_trainer.runtime.file_modes import make_ordinary
 from oarlock_trainer.runtime.progress_line import meanwhile
+from oarlock_trainer.runtime.walking import walk_links
 
 if TYPE_CHECKING:
     import argparse
@@ -131,8 +132,8 @@ def _names_of_the_rest(base: Path, family: Family) -> list[str]:
 
     names = [
         path.relative_to(base).as_posix()
-        for inside, _, files in os.walk(base, followlinks=True)
-        for path in (Path(inside, name) for name in files)
+        for inside, _, files in walk_links(base)
+        for path in (inside / name for name in files)
     ]
     return [name for name in needed_files.of_model(names, family) if not name.startswith(f"{TRANSFORMER}/")]
 

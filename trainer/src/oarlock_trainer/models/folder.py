@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from oarlock_trainer.models.family import MODEL_INDEX, TRANSFORMER, Reference
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, StorageError, failed_reading, readable
+from oarlock_trainer.runtime.walking import walk_links
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -208,12 +209,9 @@ def _near(model: Path) -> Path | None:
 
 
 def _open_all(folder: Path, field: str) -> None:
-    def give_up(error: OSError) -> NoReturn:
-        raise error
-
-    for inside, subfolders, names in os.walk(folder, onerror=give_up, followlinks=True):
+    for inside, subfolders, names in walk_links(folder):
         subfolders[:] = [name for name in subfolders if not name.startswith(".")]
-        for path in (Path(inside, name) for name in names if not name.startswith(".")):
+        for path in (inside / name for name in names if not name.startswith(".")):
             try:
                 path.open("rb").close()
             except FileNotFoundError as error:

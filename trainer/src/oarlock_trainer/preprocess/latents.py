@@ -5,7 +5,6 @@ Videos are encoded one by one, and what is decoded of them ahead is bounded by i
 
 from __future__ import annotations
 
-import io
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
 
 from oarlock_trainer.data.entries import Pair
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.preprocess.masks import average, decode_mask
-from oarlock_trainer.preprocess.shapes import OtherShapeError, OtherSizeError, check_shape, check_size
+from oarlock_trainer.preprocess.masks import average
+from oarlock_trainer.preprocess.pictures import decoded
+from oarlock_trainer.preprocess.shapes import OtherShapeError, OtherSizeError
 from oarlock_trainer.preprocess.videos import decode_video
 from oarlock_trainer.runtime.errors import StorageError, failed_reading
 from oarlock_trainer.runtime.stages import PipelineStage, Stages, ahead, wait_for
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from oarlock_api.videos import Video
-    from oarlock_trainer.data.buckets import Cut, Size
+    from oarlock_trainer.data.buckets import Cut
     from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.data.progress import Progress
     from oarlock_trainer.data.records import Record
@@ -74,52 +73,6 @@ class Task:
 
 
 AnyTask = TypeVar("AnyTask", bound=Task)
-
-
-def decode(
-    content: bytes,
-    cut: Cut,
-    size: Size | None = None,
-    *,
-    mirrored: bool = False,
-    any_size: bool = False,
-    holes: bool = False,
-) -> np.ndarray:
-    """A picture's pixels as they are trained: (H, W, 3) uint8 of the cut's target, with `holes` (H, W, 4).
-
-    `size` is the one that the cut was made for, as shown; without it nothing is compared, and with `any_size` only the shape.
-    `mirrored`: left for right, after the cut. Raises OSError and its kin where the file is damaged, OtherSizeError where the
-    picture has another size, and OtherShapeError.
-    """
-    with Image.open(io.BytesIO(content)) as opened:
-        picture = ImageOps.exif_transpose(opened)
-        if size is not None and any_size:
-            check_shape(picture, size)
-        elif size is not None:
-            check_size(picture.width, picture.height, size)
-        if holes and "A" not in picture.getbands() and "transparency" not in picture.info:
-            raise ValueError("it has no alpha channel: what is to be filled in is transparent in it")
-        if holes:
-            picture = picture.convert("RGBA")
-        elif picture.mode in {"RGBA", "LA", "P"}:
-            # Transparent parts become white: what lies under them was never meant to be seen.
-            layer = picture.convert("RGBA")
-            picture = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
-        picture = picture if holes else picture.convert("RGB")
-    if picture.size != (cut.scaled.width, cut.scaled.height):
-        picture = picture.resize((cut.scaled.width, cut.scaled.height), Image.Resampling.LANCZOS)
-    right, lower = cut.left + cut.target.width, cut.top + cut.target.height
-    picture = picture.crop((cut.left, cut.top, right, lower))
-    return np.asarray(ImageOps.mirror(picture) if mirrored else picture)
-
-
-def decoded(content: bytes, picture: Picture, cut: Cut, pair: Pair | None) -> np.ndarray:
-    """Pixels of a picture, or of its pair, as they are trained. Raises what `decode` and `decode_mask` do."""
-    if pair is Pair.MASK:
-        return decode_mask(content, cut, picture.size, mirrored=picture.mirrored)
-    return decode(
-        content, cut, picture.size, mirrored=picture.mirrored, any_size=pair is not None, holes=pair is Pair.HOLES
-    )
 
 
 def encode_pictures(

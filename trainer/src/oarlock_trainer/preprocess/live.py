@@ -24,8 +24,9 @@ from oarlock_trainer.models.encoders import PictureEncoder
 from oarlock_trainer.models.families import family_of
 from oarlock_trainer.models.family_codes import code_of
 from oarlock_trainer.plan.encoding import vae_batch
-from oarlock_trainer.preprocess.latents import bits, decoded, encode, is_finite, not_encodable, unusable
+from oarlock_trainer.preprocess.latents import bits, encode, is_finite, not_encodable, unusable
 from oarlock_trainer.preprocess.on_demand import OnDemandCache
+from oarlock_trainer.preprocess.pictures import decoded
 from oarlock_trainer.preprocess.shares import threads_of
 from oarlock_trainer.preprocess.stores import latents_at
 from oarlock_trainer.preprocess.videos import decode_video

@@ -13,6 +13,9 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from oarlock_trainer.data.picture_depth import EIGHT_BITS, depth_of
+from oarlock_trainer.data.picture_kinds import load_pixels, open_picture
+from oarlock_trainer.data.png_checksums import check_pixels
 from oarlock_trainer.preprocess.shapes import check_shape
 
 if TYPE_CHECKING:
@@ -27,12 +30,18 @@ def decode_mask(content: bytes, cut: Cut, size: Size, *, mirrored: bool = False)
     `size` is the picture's, as shown; the mask may be larger or smaller, in the same shape. Transparent parts are black.
     Raises OSError and its kin where the file is damaged, OtherShapeError, and ValueError where it has more than 8 bits.
     """
-    with Image.open(io.BytesIO(content)) as opened:
+    check_pixels(content)
+    with open_picture(io.BytesIO(content)) as opened:
+        if opened.mode not in EIGHT_BITS:
+            raise ValueError(
+                f"it has more than 8 bits a pixel (mode {opened.mode}): save it as a grey picture of 8 bits"
+            )
+        depth = depth_of(opened)
+        load_pixels(opened)
         mask = ImageOps.exif_transpose(opened)
         check_shape(mask, size)
-        if mask.mode.startswith(("I", "F")):
-            raise ValueError(f"it has more than 8 bits a pixel (mode {mask.mode}): save it as a grey picture of 8 bits")
-        if "A" in mask.getbands() or "transparency" in mask.info:
+        mask = depth.in_eight_bits(mask)
+        if mask.has_transparency_data:
             layer = mask.convert("RGBA")
             mask = Image.alpha_composite(Image.new("RGBA", layer.size, "black"), layer)
         mask = mask.convert("L")

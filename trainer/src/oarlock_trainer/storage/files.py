@@ -23,6 +23,20 @@ class FileEntry:
     version: str
 
 
+def is_text(name: str) -> bool:
+    """Whether a file's name is UTF-8. On Linux it may be any bytes, of which Python makes what Arrow and JSON don't take."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def as_told(name: str) -> str:
+    r"""A name as people are told it, with bytes that are not UTF-8 as \xe9."""
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 class Files(Protocol):
     """The files below one place. Safe to use from several threads.
 
@@ -36,7 +50,11 @@ class Files(Protocol):
         ...
 
     def list(self) -> list[FileEntry]:
-        """Everything below the place, sorted by name; nothing where the place does not exist. No hidden files."""
+        """Everything below the place, sorted by name; nothing where the place does not exist. No hidden files.
+
+        Links of a folder are followed, but not back into one that they lie in. One that leads nowhere is told like a file:
+        whoever reads it says so.
+        """
         ...
 
     def find(self, name: str) -> FileEntry | None:

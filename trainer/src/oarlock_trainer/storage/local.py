@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import stat
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, replacing
 from oarlock_trainer.runtime.errors import readable, storage
 from oarlock_trainer.storage.files import FileEntry
 
-if TYPE_CHECKING:
-    from pathlib import Path
+_LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ELOOP})
 
 
 class LocalFiles:
@@ -36,7 +37,7 @@ class LocalFiles:
         """Raises ConfigurationError where a folder below may not be read: its files would be left out in silence."""
         found: list[FileEntry] = []
         with readable(self._field, self._folder):
-            _walk(str(self._folder), "", found)
+            _walk(str(self._folder), "", found, above=())
         return sorted(found)
 
     def find(self, name: str) -> FileEntry | None:
@@ -44,7 +45,9 @@ class LocalFiles:
         with readable(self._field, self._folder):
             try:
                 facts = (self._folder / name).stat()
-            except (FileNotFoundError, NotADirectoryError):
+            except OSError as error:
+                if error.errno not in {*_LEADS_NOWHERE, errno.ENOTDIR}:
+                    raise
                 return None
         return None if stat.S_ISDIR(facts.st_mode) else _entry(name, facts)
 
@@ -89,22 +92,30 @@ class LocalFiles:
                 path.unlink(missing_ok=True)
 
 
-def _walk(folder: str, prefix: str, found: list[FileEntry]) -> None:
+def _walk(folder: str, prefix: str, found: list[FileEntry], *, above: tuple[tuple[int, int], ...]) -> None:
+    """A link is followed, but not back into a folder that it lies in (`above`: their devices and inodes)."""
     # scandir tells kinds without a stat, and os.walk would throw the entries away before they are asked for theirs.
     try:
-        entries = list(os.scandir(folder))
+        facts, entries = Path(folder).stat(), list(os.scandir(folder))
     except FileNotFoundError:
+        return
+    own = facts.st_dev, facts.st_ino
+    if own in above:
         return
     for entry in entries:
         if entry.name.startswith("."):
             continue
-        if entry.is_dir():
-            _walk(entry.path, f"{prefix}{entry.name}/", found)
-            continue
         try:
-            found.append(_entry(prefix + entry.name, entry.stat()))
-        except FileNotFoundError:
-            continue  # it went away while we looked
+            if entry.is_dir():
+                _walk(entry.path, f"{prefix}{entry.name}/", found, above=(*above, own))
+            else:
+                found.append(_entry(prefix + entry.name, entry.stat()))
+        except OSError as error:
+            if error.errno == errno.ENOENT and not entry.is_symlink():
+                continue  # it went away while we looked
+            if error.errno not in _LEADS_NOWHERE:
+                raise
+            found.append(FileEntry(prefix + entry.name, 0, "a link that leads nowhere"))
 
 
 def _entry(name: str, facts: os.stat_result) -> FileEntry:

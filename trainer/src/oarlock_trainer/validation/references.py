@@ -19,7 +19,7 @@ from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.models.families import family_of, reference_of
 from oarlock_trainer.models.family import VAE, Reference
 from oarlock_trainer.models.family_codes import code_of
-from oarlock_trainer.preprocess.latents import decode
+from oarlock_trainer.preprocess.pictures import decode
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, failed_reading, storage
 from oarlock_trainer.validation.encoded_once import encoded_once
 from oarlock_trainer.validation.image_requests import REFERENCES, references_of

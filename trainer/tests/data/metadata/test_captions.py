@@ -53,6 +53,18 @@ def test_all_cells_of_a_row_are_kept_in_order_and_the_fallback_serves_empty_ones
     assert found.to_pylist() == [["a", "b", "c"], ["y"], [], ["d"], ["e"]]
 
 
+def test_lines_of_a_text_are_one_caption_or_each_one_of_its_own() -> None:
+    texts = pa.array(["first\n\n second caption \r\nthird\r", None, "\n \n", "one\u2028line"])
+    filters = {"filters": [r"^(?:tags: )"], "prepend": "sks"}
+    assert one_each(texts, wording()).to_pylist() == [["first second caption third"], [], [], ["one line"]]
+    assert one_each(texts, wording(lines="Joined")).to_pylist() == one_each(texts, wording()).to_pylist()
+    found = one_each(texts, wording(lines="Drawn", **filters)).to_pylist()
+    assert found == [["sks first", "sks second caption", "sks third"], [], [], ["sks one line"]]
+    assert one_each(pa.array(["tags: a\ntags: b"]), wording(lines="Drawn", **filters)).to_pylist() == [
+        ["sks a", "sks b"]
+    ]
+
+
 def test_a_part_of_a_larger_array_is_read_as_itself() -> None:
     many = pa.array([["no"], ["a", "b"], ["c"]], pa.list_(pa.string())).slice(1)
     assert gathered([many], None, wording()).to_pylist() == [["a", "b"], ["c"]]

@@ -25,7 +25,6 @@ from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.metadata import listing, sources
 from oarlock_trainer.data.metadata.discovery import header, unreadable
 from oarlock_trainer.data.metadata.facts import counts_of
-from oarlock_trainer.data.metadata.listing import read_chunk, write_listing
 from oarlock_trainer.data.metadata.scan import Scanned, picture_cut, scan, table_folder
 from oarlock_trainer.data.metadata.table import PARTS, Table, publish
 from oarlock_trainer.engine import process_group
@@ -159,7 +158,7 @@ def test_what_is_bad_is_named_and_the_others_are_rows(photos: Path) -> None:
     (photos / "photos" / "6.txt").write_bytes("caf\u00e9".encode("latin-1"))
     found = scanned(photos, ranks=2)
     assert [(bad.name, bad.kind) for bad in found.rejected] == [
-        ("3.png", "unreadable"), ("5.png", "without caption"), ("6.png", "unreadable"),
+        ("3.png", "unreadable"), ("5.png", "without caption"), ("6.png", "with an unreadable caption"),
     ]  # fmt: skip
     assert names(photos, found) == [f"{number}.png" for number in (0, 1, 2, 4, 7, 8)]
     lines = (photos / "output" / ".oarlock" / "quarantine.jsonl").read_text().splitlines()
@@ -191,6 +190,12 @@ def test_what_a_limit_leaves_out_is_counted_by_its_field(photos: Path) -> None:
 def test_a_dataset_that_its_limits_leave_nothing_of_is_the_jobs_fault(photos: Path) -> None:
     with pytest.raises(ConfigurationError, match=r'"photos": no picture is left of 9 .*9 by size\.minimum'):
         scanned(photos, {"size": {"minimum": 500}})
+
+
+def test_a_folder_with_nothing_in_it_is_not_blamed_on_limits(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(ConfigurationError, match=r'"photos": there is no picture below .*photos: correct its source$'):
+        scanned(tmp_path)
 
 
 @pytest.mark.deep
@@ -254,16 +259,6 @@ def test_a_picture_is_cut_later_as_it_was_in_the_scan(photos: Path) -> None:
 def test_a_source_that_is_not_there_is_the_jobs_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r'datasets\["photos"\]\.source\.path: .*photos is no folder here'):
         sources.source_of(job(tmp_path, {}).training.data.datasets[0], Locations())
-
-
-def test_pictures_are_known_by_their_extension_and_captions_from_the_same_listing(tmp_path: Path) -> None:
-    save(tmp_path / "b" / "2.png")
-    save(tmp_path / "a.JPG", text=None)
-    (tmp_path / "notes.md").write_text("no picture")
-    pieces = write_listing(LocalFiles(tmp_path, field="source"), tmp_path / "out", with_captions=True)
-    chunk = read_chunk(tmp_path / "out", pieces[0])
-    assert chunk["name"].to_pylist() == ["a.JPG", "b/2.png"]
-    assert [version is None for version in chunk["caption"].to_pylist()] == [True, False]
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tiff"])

@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import given as hypothesis_given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
+from user_tables import Set, write
 
-from oarlock_api.training import Training
-from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.metadata import table_files
-from oarlock_trainer.data.metadata.build_parts import make_parts
-from oarlock_trainer.data.metadata.captions import Wording
-from oarlock_trainer.data.metadata.facts import facts_of
-from oarlock_trainer.data.metadata.listing import Stems, write_stems
-from oarlock_trainer.data.metadata.pieces import Pieces
-from oarlock_trainer.data.metadata.recipe import Recipe
-from oarlock_trainer.data.metadata.table import open_part
-from oarlock_trainer.data.metadata.table_files import JsonPieces, ParquetPieces
-from oarlock_trainer.data.metadata.user_table import UserTable
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 from oarlock_trainer.storage.local import LocalFiles
 
 CATS = {"filename": ["a.png", "b.png"], "width": [64, 96], "height": [64, 64], "caption": ["a cat", "a  dog\n"]}
-
-
-def look(_pictures: int) -> None:
-    pass
 
 
 class Failing(LocalFiles):
@@ -50,59 +31,6 @@ class Failing(LocalFiles):
 
         with super().open(name) as file:
             return File(file.read())
-
-
-class Set:
-    """A data set over a table in a folder."""
-
-    def __init__(self, folder: Path, table: str, captions: dict[str, Any] | None = None, **fields: Any) -> None:
-        dataset = {
-            "name": "photos", "source": {"path": str(folder)}, "captions": captions or {"strategy": "Parquet"},
-            "metadata": {"parquet": {"location": {"path": str(folder / table)}} | fields},
-        }  # fmt: skip
-        training = Training.model_validate(
-            {"model": {"family": "Flux1", "path": "/m"}, "steps": 1, "resolution": 64, "data": {"datasets": [dataset]}}
-        )
-        self.dataset = training.data.datasets[0]
-        self.files = LocalFiles(folder, field="source")
-        self.folder, self.table = folder / "out", table
-        self.recipe = Recipe(
-            training=training, dataset=self.dataset, source=self.files.where, encoders=Encoders(vae="v", text="t")
-        )
-        assert self.dataset.metadata is not None
-        assert self.dataset.metadata.parquet is not None
-        self.settings = self.dataset.metadata.parquet
-
-    def pieces(self) -> Pieces:
-        stems = None
-        if not self.settings.filename_has_extension:
-            stems = Stems(self.folder, write_stems(self.files, self.folder))
-        given = UserTable(
-            dataset=self.dataset, settings=self.settings, files=self.files, wording=Wording(self.dataset), stems=stems,
-            threads=2,
-        )  # fmt: skip
-        entry = self.files.find(self.table)
-        assert entry is not None
-        return (ParquetPieces if self.table.endswith(".parquet") else JsonPieces)(given, self.files, entry)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """All rows of the parts, made anew."""
-        pieces = self.pieces()
-        made = sorted(make_parts(pieces, range(len(pieces.groups)), self.recipe, self.folder, on=look))
-        return [row for one in made for row in open_part(self.folder, one.file).to_pylist()]
-
-    def bad(self) -> list[tuple[str, str]]:
-        pieces = self.pieces()
-        made = make_parts(pieces, range(len(pieces.groups)), self.recipe, self.folder, on=look)
-        return sorted((bad.name, bad.kind) for one in made for bad in facts_of(self.folder, one.file).listed)
-
-
-def write(folder: Path, table: str, columns: dict[str, Any], **options: Any) -> None:
-    if table.endswith(".parquet"):
-        pq.write_table(pa.table(columns), folder / table, **options)
-    else:
-        rows = zip(*columns.values(), strict=True)
-        (folder / table).write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
 
 
 @pytest.fixture(params=["t.parquet", "t.jsonl"])
@@ -147,6 +75,13 @@ def test_rows_that_lack_something_are_quarantined_by_their_reason(tmp_path: Path
     assert photos.bad() == [
         ("b.png", "without size"), ("c.png", "without caption"), ("e.png", "without size"), ("row 3", "without name"),
     ]  # fmt: skip
+
+
+def test_a_parquet_column_of_bytes_that_are_no_text_is_the_jobs_fault(tmp_path: Path) -> None:
+    texts = pa.array([b"a", b"caf\xe9"]).view(pa.string())
+    write(tmp_path, "t.parquet", CATS | {"caption": texts})
+    with pytest.raises(ConfigurationError, match=r"t\.parquet: a column is not what .*UTF8"):
+        Set(tmp_path, "t.parquet").rows()
 
 
 def test_a_file_that_is_none_is_the_jobs_fault(tmp_path: Path, table: str) -> None:
@@ -224,28 +159,3 @@ def test_parts_are_cut_within_row_groups_and_keep_the_tables_order(
     assert [row["name"] for row in photos.rows()] == names
     sizes = [piece.pictures for piece in photos.pieces().pieces]
     assert sizes == ([5, 2] * 3 + [2] if groups == 7 else [5, 5, 5, 5, 3])
-
-
-@hypothesis_given(
-    st.lists(st.text("ab\u00e9\u6f22", min_size=1, max_size=40), max_size=40),
-    st.integers(8, 200),
-    st.sampled_from(["", "\n"]),
-)
-@hypothesis_settings(deadline=None)
-def test_every_line_of_a_jsonl_file_is_read_once_wherever_it_is_cut(
-    tmp_path_factory: pytest.TempPathFactory, names: list[str], size: int, end: str
-) -> None:
-    folder = tmp_path_factory.mktemp("lines")
-    lines = [{"filename": name, "width": 64, "height": 64, "caption": "c"} for name in names]
-    body = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + (end if lines else "")
-    (folder / "t.jsonl").write_text(body)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_files, "PIECE_BYTES", size)
-        patch.setattr(table_files, "_LOOK_AHEAD", 16)
-        if not lines:
-            with pytest.raises(ConfigurationError, match="it has none"):
-                Set(folder, "t.jsonl").pieces()
-            return
-        pieces = Set(folder, "t.jsonl").pieces()
-        read = [found for group, its in enumerate(pieces.groups) for _, found in pieces.read(group, its, look)]
-    assert [name for found in read for name in found.names.to_pylist()] == names

@@ -30,7 +30,7 @@ from oarlock_trainer.models.flux.code import CODE  # noqa: E402
 from oarlock_trainer.models.flux.family import FLUX1  # noqa: E402
 from oarlock_trainer.models.flux.velocity import pack, unpack  # noqa: E402
 from oarlock_trainer.plan.parameters import whole  # noqa: E402
-from oarlock_trainer.preprocess.latents import decode  # noqa: E402
+from oarlock_trainer.preprocess.pictures import decode  # noqa: E402
 from oarlock_trainer.validation.decoding import PictureDecoder  # noqa: E402
 from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler  # noqa: E402
 

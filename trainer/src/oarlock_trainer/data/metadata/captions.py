@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oarlock_api.dataset import CaptionLines
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,13 +24,17 @@ _UNTIDY = rf"^ | $|  |[{_SPACES}]"
 """Few captions are: the others need no look by Python, which ten million of them would notice."""
 
 
+_LINE_ENDS = r"\r\n|\r|\n"
+
+
 class Wording:
-    """How a data set's captions are cleaned."""
+    """How a data set's captions are cleaned. `draws_lines`: each line of a text is a caption."""
 
     def __init__(self, dataset: Dataset) -> None:
         """Raises ConfigurationError where a filter is no regular expression."""
         self._filters = [_compiled(pattern, dataset.name) for pattern in dataset.captions.filters]
         self._prepend = (dataset.captions.prepend or "").strip()
+        self.draws_lines = dataset.captions.lines is CaptionLines.DRAWN
 
     def clean(self, texts: pa.Array) -> pa.Array:
         """(n,) strings from (n,) strings or nulls: null where nothing is left."""
@@ -97,8 +102,8 @@ def gathered(columns: Sequence[pa.Array], fallback: pa.Array | None, wording: Wo
 
 
 def one_each(texts: pa.Array, wording: Wording) -> pa.Array:
-    """(n,) lists of one cleaned caption, or of none."""
-    return gathered([texts], None, wording)
+    """(n,) lists of one cleaned caption, or of none; of one for each line, where lines are drawn."""
+    return gathered([pc.split_pattern_regex(texts, _LINE_ENDS) if wording.draws_lines else texts], None, wording)
 
 
 def _together(columns: Sequence[pa.Array], wording: Wording) -> tuple[np.ndarray, pa.Array]:

@@ -15,10 +15,13 @@ from PIL import Image
 
 from oarlock_api.dataset import CaptionStrategy
 from oarlock_trainer.data.buckets import Size
+from oarlock_trainer.data.metadata.caption_files import CaptionFileError, text_beside
 from oarlock_trainer.data.metadata.captions import Wording, from_name, one_each
 from oarlock_trainer.data.metadata.facts import Bad
-from oarlock_trainer.data.metadata.listing import caption_file, read_chunk
+from oarlock_trainer.data.metadata.listing import read_chunk
 from oarlock_trainer.data.metadata.rows import PictureRows
+from oarlock_trainer.data.picture_depth import depth_of
+from oarlock_trainer.data.picture_kinds import open_picture
 from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.data.video_files import video_header
 from oarlock_trainer.data.video_frames import available
@@ -44,6 +47,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _TOGETHER = 32
 """Items that a thread takes at once: handing over costs about as much as one header."""
+
+
+class _Item(NamedTuple):
+    """One of a chunk: `is_text` says whether its name is one, `with_text` whether a caption file is beside it."""
+
+    name: str
+    is_text: bool
+    with_text: bool
 
 
 class _Look(NamedTuple):
@@ -72,7 +83,8 @@ class Discovered:
         del group  # each holds one piece
         for number in wanted:
             chunk = read_chunk(self._folder, self.pieces[number])
-            items = list(zip(chunk["name"].to_pylist(), chunk["caption"].is_valid().to_pylist(), strict=True))
+            named, captioned = (chunk[column].is_valid().to_pylist() for column in ("version", "caption"))
+            items = list(map(_Item, chunk["name"].to_pylist(), named, captioned))
             looks = in_threads(self._look, items, threads=self._threads, on=on)
             seen = [look for look in looks if not isinstance(look, Bad)]
             fine = pa.array([not isinstance(look, Bad) for look in looks], pa.bool_())
@@ -97,8 +109,10 @@ class Discovered:
         rates = np.array([one.rate for one in headers], dtype=np.float64)
         return available(frames, rates, self._video.fps)
 
-    def _look(self, item: tuple[str, bool]) -> _Look | Bad:
-        name, with_text = item
+    def _look(self, item: _Item) -> _Look | Bad:
+        name, is_text, with_text = item
+        if not is_text:
+            return Bad(name, "with a name that is not UTF-8", "its name is not UTF-8: rename it, as with convmv")
         try:
             if self._video:
                 found = video_header(self._files, name)
@@ -128,19 +142,14 @@ def unreadable(name: str, error: Exception) -> Bad:
     """What a file is that cannot be read. Raises StorageError where it is the storage that fails, and not the file."""
     if failed_reading(error):
         raise StorageError(f"reading {name}: {error}") from error
+    if isinstance(error, CaptionFileError):
+        return Bad(name, "with an unreadable caption", str(error))
     return Bad(name, "unreadable", f"unreadable: {error}")
 
 
-def text_beside(files: Files, name: str) -> str | None:
-    """Content of the text file beside a picture, or None where there is none. Raises UnicodeDecodeError."""
-    try:
-        return files.read(caption_file(name)).decode("utf-8-sig")
-    except FileNotFoundError:
-        return None
-
-
 def _shown(file: BinaryIO) -> Size:
-    with Image.open(file) as picture:
+    with open_picture(file) as picture:
+        depth_of(picture)  # which may refuse it
         width, height = picture.size
         # Pillow has turned the size of a TIFF. PNG's own getexif() would decode the whole picture to look behind it too.
         if picture.format != "TIFF" and Image.Image.getexif(picture).get(_ORIENTATION) in _TURNED:

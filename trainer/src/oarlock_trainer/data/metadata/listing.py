@@ -17,20 +17,23 @@ import pyarrow.compute as pc
 from xxhash import xxh3_64_intdigest
 
 from oarlock_trainer.data.metadata import keys
+from oarlock_trainer.data.metadata.caption_files import caption_file
 from oarlock_trainer.data.metadata.pieces import Piece
 from oarlock_trainer.data.metadata.table import PART_ROWS
+from oarlock_trainer.data.metadata.unread import unread_kinds
+from oarlock_trainer.data.picture_kinds import VIDEOS, picture_endings
+from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import write_bytes
 from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.storage.files import as_told, is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from oarlock_trainer.storage.files import FileEntry, Files
 
 
-EXTENSIONS = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff"})
-VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".webm", ".mkv", ".avi"})
 _LISTING = "listing"
 
 _CHUNKS = 512
@@ -39,30 +42,39 @@ _FEWEST = 1024
 to open all parts in no time. The number of ranks is no part of it: the same source gives the same parts."""
 
 _COLUMNS = ("name", "version", "caption")
-"""All text; `caption` is the version of the caption file beside the picture, null where there is none."""
-
-
-def caption_file(name: str) -> str:
-    """The text file beside a picture: photo.txt for photo.png."""
-    return f"{splitext(name)[0]}.txt"
+"""All text; `caption` is the version of the caption file beside the picture, null where there is none. Null as `version`
+says that the file cannot be named, and `name` is what people are told: see storage.files.is_text."""
 
 
 def pictures(entries: Sequence[FileEntry], *, videos: bool = False) -> list[FileEntry]:
     """Those that are pictures, or that are videos, by their extension."""
-    wanted = VIDEOS if videos else EXTENSIONS
+    wanted = VIDEOS if videos else picture_endings()
     return [entry for entry in entries if splitext(entry.name)[1].lower() in wanted]
 
 
-def write_listing(files: Files, folder: Path, *, with_captions: bool, videos: bool = False) -> list[Piece]:
-    """List a source and write its chunks below `folder`. To be called by one rank.
+def write_listing(
+    files: Files,
+    folder: Path,
+    *,
+    with_captions: bool,
+    videos: bool = False,
+    tell: Callable[[str], None] = channel.tell,
+) -> list[Piece]:
+    """List a source and write its chunks below `folder`. To be called by one rank. `tell` is told of files that nobody reads.
 
-    Raises ConfigurationError where it holds pictures instead of `videos`, or the other way round.
+    Raises ConfigurationError where it holds pictures instead of `videos`, or the other way round, or other files alone.
     """
     entries = files.list()
     texts = {entry.name: entry.version for entry in entries if with_captions and entry.name.endswith(".txt")}
     found = pictures(entries, videos=videos)
     if not found:
         _check_kind(files.where, len(pictures(entries, videos=not videos)), videos=videos)
+    read = {entry.name for entry in found}
+    read |= {caption_file(name) for name in read} & texts.keys()
+    if unread := unread_kinds(entry.name for entry in entries if entry.name not in read):
+        if not found:
+            raise _nothing_to_read(files.where, unread, videos=videos)
+        tell(f"{files.where}: files that are not read: {unread}")
     size = min(max(-(-len(found) // _CHUNKS), _FEWEST), PART_ROWS)
     return [_write_chunk(found[start : start + size], texts, folder) for start in range(0, len(found), size)]
 
@@ -74,6 +86,14 @@ def _check_kind(where: str, others: int, *, videos: bool) -> None:
         raise ConfigurationError(
             f"{where} holds {others} videos and no pictures: set video for its data set, such as {{}}"
         )
+
+
+def _nothing_to_read(where: str, unread: str, *, videos: bool) -> ConfigurationError:
+    kind, endings = ("video", VIDEOS) if videos else ("picture", picture_endings())
+    return ConfigurationError(
+        f"{where} holds no {kind} that is read ({' '.join(sorted(endings))}), but {unread}: convert them, or correct the "
+        "source"
+    )
 
 
 def read_chunk(folder: Path, piece: Piece) -> pa.Table:
@@ -104,7 +124,8 @@ def remove_listing(folder: Path) -> None:
 
 def _write_chunk(entries: Sequence[FileEntry], texts: dict[str, str], folder: Path) -> Piece:
     captions = [texts.get(caption_file(entry.name)) for entry in entries]
-    columns = [[entry.name for entry in entries], [entry.version for entry in entries], captions]
+    versions = [entry.version if is_text(entry.name) else None for entry in entries]
+    columns = [[as_told(entry.name) for entry in entries], versions, captions]
     piece = Piece(keys.digest(*columns), len(entries))
     if not _path(folder, piece.identity).exists():
         write_listed(folder, piece.identity, pa.table([pa.array(column, pa.string()) for column in columns], _COLUMNS))
@@ -118,9 +139,10 @@ def _path(folder: Path, identity: str) -> Path:
 def write_stems(files: Files, folder: Path, *, videos: bool = False) -> str:
     """List a source, and keep its pictures sorted by the hash of their stem; returns its identity. One rank only.
 
-    Of two pictures that differ in their extension alone, the first by name counts.
+    Of two pictures that differ in their extension alone, the first by name counts. One whose name is not UTF-8 is none that
+    anybody asks for.
     """
-    found = pictures(files.list(), videos=videos)
+    found = [entry for entry in pictures(files.list(), videos=videos) if is_text(entry.name)]
     stems = [splitext(entry.name)[0] for entry in found]
     hashes = _hashes(stems)
     order = np.argsort(hashes, kind="stable")

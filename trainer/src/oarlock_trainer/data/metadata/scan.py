@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.data.buckets import Cut, Size
     from oarlock_trainer.data.cache_keys import Encoders
+    from oarlock_trainer.data.metadata.facts import Counts
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
@@ -170,6 +171,22 @@ def _limit(ranks: RankGroup, made: Sequence[BuiltPart], folder: Path, maximum: i
     )
 
 
+def _nothing_left(counts: Counts, recipe: Recipe) -> str:
+    dataset = recipe.dataset
+    what, limits = ("video", "size and video.minFrames") if dataset.video else ("picture", "size")
+    if not counts.found and dataset.metadata and dataset.metadata.parquet:
+        return f"its table has no row: correct metadata.parquet.location, or name a {what} in it"
+    if not counts.found:
+        return f"there is no {what} below {recipe.source}: correct its source"
+    left = ", ".join(f"{count} by {field}" for field, count in counts.left_out.items() if count)
+    if not left:
+        return f"none of {counts.found} {what}s below {recipe.source} can be used: mend them, or correct the source"
+    return (
+        f"no {what} is left of {counts.found} below {recipe.source} ({left} left out): correct its source, or loosen the "
+        f"limits of {limits}"
+    )
+
+
 def _judged(job: Job, manifest: TableManifest, recipes: Sequence[Recipe]) -> tuple[Rejected, ...]:
     """Rank 0: tell of pictures that cannot be used.
 
@@ -182,10 +199,5 @@ def _judged(job: Job, manifest: TableManifest, recipes: Sequence[Recipe]) -> tup
     quarantine.report(job.output, rejected, pictures=sum(one.found for one in counts), counts=bad)
     for one, recipe in zip(counts, recipes, strict=True):
         if not one.rows:
-            left = ", ".join(f"{count} by {field}" for field, count in one.left_out.items() if count) or "none"
-            what, limits = ("video", "size and video.minFrames") if recipe.dataset.video else ("picture", "size")
-            raise ConfigurationError(
-                f'dataset "{one.dataset}": no {what} is left of {one.found} below {recipe.source} ({left} left out): '
-                f"correct source.path, or loosen the limits of {limits}"
-            )
+            raise ConfigurationError(f'dataset "{one.dataset}": {_nothing_left(one, recipe)}')
     return rejected

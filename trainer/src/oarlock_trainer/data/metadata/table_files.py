@@ -12,9 +12,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.json
 import pyarrow.parquet as pq
 
+from oarlock_trainer.data.metadata.json_cells import JsonError, read_cells, sketch
 from oarlock_trainer.data.metadata.pieces import Piece
 from oarlock_trainer.data.metadata.table import PART_ROWS
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, failed_reading, storage
@@ -34,6 +34,8 @@ _BUFFER = 8 << 20
 PIECE_BYTES = 2 << 20
 """Of a piece: at most PART_ROWS lines of 32 bytes, and a line that names three columns is longer."""
 _LOOK_AHEAD = 64 << 10
+_READ_AS_TEXT = "text"
+"""Part of what pieces of JSON are known by: earlier versions made dates of some texts, and kept what they made."""
 
 
 class ParquetPieces:
@@ -106,14 +108,15 @@ class JsonPieces:
         self._given, self._files, self._entry = given, files, entry
         self._table = f"{files.where}/{entry.name}"
         lines = self._lines(0)
-        first = self._parse(lines, None) if lines.strip() else pa.table({})
-        given.check(first.column_names, table=self._table)
-        self._types = pa.schema([self._typed(first.schema.field(column)) for column in given.columns])
+        with self._sound(0):
+            names, self._schema, count = sketch(lines, given.texts, given.measures)
+        given.check(names, table=self._table)
         starts = range(0, entry.size, PIECE_BYTES)
-        a_line = len(lines) / len(first)
+        a_line = len(lines) / count
         self.pieces = [
             Piece(
-                given.identity(self._table, entry.version, start), round(min(PIECE_BYTES, entry.size - start) / a_line)
+                given.identity(_READ_AS_TEXT, self._table, entry.version, start),
+                round(min(PIECE_BYTES, entry.size - start) / a_line),
             )
             for start in starts
         ]
@@ -124,8 +127,8 @@ class JsonPieces:
         del group  # each holds one piece
         for number in wanted:
             start = number * PIECE_BYTES
-            lines = self._lines(start)
-            rows = self._parse(lines, self._types) if lines.strip() else self._types.empty_table()
+            with self._sound(start):
+                rows = read_cells(self._lines(start), self._schema)
             yield number, self._given.found(rows, first=0, table=f"{self._table} from byte {start}", on=on)
 
     def _lines(self, start: int) -> bytes:
@@ -146,19 +149,13 @@ class JsonPieces:
         with storage(f"reading {self._table}"):
             return self._files.read(self._entry.name, start, length)
 
-    def _parse(self, lines: bytes, types: pa.Schema | None) -> pa.Table:
-        options = pa.json.ParseOptions(explicit_schema=types, unexpected_field_behavior="ignore" if types else "infer")
-        reading = pa.json.ReadOptions(block_size=max(len(lines), 1))
+    @contextmanager
+    def _sound(self, start: int) -> Iterator[None]:
+        """Turn what is wrong with lines from byte `start` on into ConfigurationError."""
         try:
-            return pa.json.read_json(pa.BufferReader(lines), read_options=reading, parse_options=options)
-        except pa.ArrowInvalid as error:
+            yield
+        except JsonError as error:
+            where = f" from byte {start}" if start else ""
             raise ConfigurationError(
-                f"metadata.parquet.location: {self._table} is no file of JSON objects, one a line, with one type for each "
-                f"name: {error}"
+                f"metadata.parquet.location: {self._table} is no file of JSON objects, one a line{where}: {error}"
             ) from error
-
-    def _typed(self, field: pa.Field) -> pa.Field:
-        """What a column holds in all pieces: numbers are numbers, and what is null in the first lines is text."""
-        if field.name in self._given.measures:
-            return pa.field(field.name, pa.float64())
-        return pa.field(field.name, pa.string()) if pa.types.is_null(field.type) else field

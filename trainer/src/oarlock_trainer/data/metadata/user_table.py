@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from oarlock_api.dataset import CaptionStrategy
 from oarlock_trainer.data.metadata import keys
+from oarlock_trainer.data.metadata.caption_files import text_beside
 from oarlock_trainer.data.metadata.captions import Wording, from_name, gathered, one_each
-from oarlock_trainer.data.metadata.discovery import in_threads, text_beside, unreadable
+from oarlock_trainer.data.metadata.discovery import in_threads, unreadable
 from oarlock_trainer.data.metadata.facts import Bad
 from oarlock_trainer.data.metadata.rows import PictureRows
 from oarlock_trainer.data.quarantine import UNREADABLE
@@ -43,12 +44,17 @@ class UserTable:
     @property
     def columns(self) -> list[str]:
         """All columns that are wanted; nothing else of the table is read."""
-        settings, captions = self.settings, self.dataset.captions
-        wanted = [settings.filename_column, *self.measures]
-        if captions.strategy is CaptionStrategy.PARQUET:
+        name, *captions = self.texts
+        return list(dict.fromkeys([name, *self.measures, *captions]))
+
+    @property
+    def texts(self) -> list[str]:
+        """The columns that hold texts: names, and captions where they stand in the table."""
+        settings, wanted = self.settings, [self.settings.filename_column]
+        if self.dataset.captions.strategy is CaptionStrategy.PARQUET:
             wanted += settings.caption_columns
             wanted += [settings.fallback_caption_column] if settings.fallback_caption_column else []
-        return list(dict.fromkeys(wanted))
+        return wanted
 
     @property
     def measures(self) -> list[str]:
@@ -143,14 +149,19 @@ def _column(rows: pa.Table, name: str) -> pa.Array:
 
 
 def _text(column: pa.Array) -> pa.Array:
-    return column if column.type == pa.string() else column.cast(pa.string())
+    return _valid(column if column.type == pa.string() else column.cast(pa.string()))
+
+
+def _valid(column: pa.Array) -> pa.Array:
+    column.validate(full=True)  # who wrote the file may have called any bytes text
+    return column
 
 
 def _texts(column: pa.Array) -> pa.Array:
     """Strings, or lists of strings."""
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         wanted = pa.list_(pa.string())
-        return column if column.type == wanted else column.cast(wanted)
+        return _valid(column if column.type == wanted else column.cast(wanted))
     return _text(column)
 
 
