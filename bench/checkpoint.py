@@ -6,13 +6,13 @@ Two ranks over gloo, or with --gpu one on each GPU, train a model with DeepSpeed
 turn. Told are: how long the loop stood still for the save, how much longer the save and the next step took together than a
 step alone (with fewer cores than work, whatever is done beside training slows it), the time until the checkpoint was
 complete, and its bytes. Ours is fsynced, hashed and committed by then; of the others, nothing is. Writes
-bench/results/checkpoint.json after each round.
+bench/results/checkpoint.json after each save.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import multiprocessing
 import os
 import shutil
 import statistics
@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import forked_ranks
+import gpu_count
+import gpu_results
 from data_report import RESULTS
 
 from oarlock_trainer.ranks import preload
@@ -48,23 +50,14 @@ def main() -> None:
     parser.add_argument("--gpu", action="store_true", help="on all GPUs of this machine")
     parser.add_argument("--result", type=Path, default=RESULTS / "checkpoint.json")
     options = parser.parse_args()
-    gpus = _gpus() if options.gpu else 0
+    gpus = gpu_count.gpus() if options.gpu else 0
+    if options.gpu and not gpus:
+        sys.exit("bench/checkpoint.py --gpu needs a GPU, and this machine's driver tells of none: nothing was measured")
     os.environ["GPUS_PER_NODE"] = str(gpus)  # before DeepSpeed is imported, which chooses by it
     preload.import_everything(encoders=False)
     with tempfile.TemporaryDirectory(dir=options.output) as folder:
         code = forked_ranks.run(gpus or RANKS, lambda rank: _measure(rank, gpus, Path(folder), options))
     sys.exit(code)
-
-
-def _gpus() -> int:
-    """Without CUDA, which no fork survives."""
-    import pynvml  # noqa: PLC0415 - CPUs need none
-
-    try:
-        pynvml.nvmlInit()
-        return int(pynvml.nvmlDeviceGetCount())
-    except pynvml.NVMLError as error:
-        sys.exit(f"bench/checkpoint.py --gpu needs a GPU: {error}")
 
 
 def _measure(rank: int, gpus: int, folder: Path, options: argparse.Namespace) -> None:
@@ -100,17 +93,21 @@ def _measure(rank: int, gpus: int, folder: Path, options: argparse.Namespace) ->
         return time.monotonic() - began
 
     contenders = _contenders(engine, ranks, folder)
-    figures: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
-    for name, save in contenders.items():  # what the first save of each makes for all of them
-        _save_once(save, step, folder / name / "warm")
+    figures: dict[str, list[dict[str, float]]] = {}
     for number in range(options.rounds):
         for name, save in contenders.items():
-            figures[name].append(_save_once(save, step, folder / name / str(number)))
-        if rank == 0:
-            _write(options.result, {"parameters": layers * WIDTH**2, "ranks": world, "rounds": figures})
+            if name not in figures:  # what the first save of each makes for all of them
+                _save_once(save, step, folder / name / "warm")
+            figures.setdefault(name, []).append(_save_once(save, step, folder / name / str(number)))
+            if rank == 0:  # after each: the next one may need more shared memory than there is, and be the end
+                found = {"parameters": layers * WIDTH**2, "ranks": world, "rounds": figures}
+                gpu_results.write(options.result, found)
     if rank == 0:
         _report(figures, parameters=layers * WIDTH**2, ranks=world)
     dist.barrier()
+    for saver in multiprocessing.active_children():  # torch's, which has words of its own when its rank is gone
+        saver.kill()
+        saver.join()
 
 
 def _save_once(save: Any, step: Callable[[Wait], float], target: Path) -> dict[str, float]:
@@ -222,11 +219,6 @@ def _job_file(gpus: int) -> Any:
         job="bench", namespace="", job_uid="bench", attempt=1, nodes=1, gpus_per_node=gpus, output_directory=".",
         training={},
     )  # fmt: skip
-
-
-def _write(path: Path, body: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(body, indent=1) + "\n")
 
 
 def _report(figures: dict[str, list[dict[str, float]]], *, parameters: int, ranks: int) -> None:

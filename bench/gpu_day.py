@@ -4,10 +4,12 @@
     make gpu-day PYTHON=python3 WHEELS=wheels     with a Python and a torch that are there already; no `make setup`
     make gpu-day MINUTES=9                        no longer than this; the next call goes on where this one ended
 
-PYTHON's versions are told beside those of uv.lock. What it lacks is taken from the wheels of a folder (bench/gpu_wheels.py
-fills one, for a machine without a network), and a slice that still lacks something is skipped with its name. Each slice
-has a bound, at which it is ended; what it had measured by then counts, and the next call goes on with it, after those that
-never had a turn. Everything lies in bench/results/gpu/: the page is gpu-day.md, written anew after each slice.
+PYTHON is 3.11 or later; its versions are told beside those of uv.lock. What it lacks is taken from the wheels of a folder
+(bench/gpu_wheels.py fills one, for a machine without a network), and a slice that still lacks something is skipped with its
+name. Each slice has a bound, at which it is ended; what it had measured by then counts, and the next call goes on with it,
+after those that never had a turn. One that the end of a call cut short before its bound keeps its place. Everything lies in
+bench/results/gpu/: the page is gpu-day.md, written anew after each slice. What another GPU or another torch found is put
+aside, into a folder earlier-N. To go on on another machine, bring the .json files of that folder there.
 
     python bench/gpu_day.py --again block         this slice alone, anew; --only NAME ...: of what is left; --page: the page
 
@@ -16,39 +18,38 @@ Needs nothing but Python's standard library here: slices are processes of their 
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import signal
-import subprocess
 import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - before what it lacks is imported; PYTHON= may name any
+    sys.exit(
+        f"make gpu-day needs Python 3.11 or later, and {sys.executable} is {sys.version.split()[0]}: name another PYTHON="
+    )
+
+import argparse
+import fcntl
+import signal
 import time
 import tomllib
-import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import gpu_page
-from gpu_slices import SLICES, TESTS, Slice
+import gpu_process
+import gpu_results
+from gpu_python import DISTRIBUTIONS, GPUS, ROOT, TOLD, installed, surroundings
+from gpu_slices import SLICES, Slice, named, others
 
-ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "bench" / "results" / "gpu"
 _LOCK = ROOT / "uv.lock"
-MAX_WHEELS = 64 << 20
-"""Bytes of a folder of wheels: what travels to a machine that is lent."""
-_SOURCES = ("api", "client", "trainer", "importer", "local")
-_TOLD = (*TESTS, "triton", "peft", "bitsandbytes", "numpy", "safetensors", "yaml", "cv2", "pyarrow")
-_DISTRIBUTIONS = {
-    "pynvml": "nvidia-ml-py",
-    "yaml": "pyyaml",
-    "cv2": "opencv-python-headless",
-    "skimage": "scikit-image",
-}
-_SECONDS_TO_END = 10.0
 _KEPT_WORDS = 300
 """Characters of a slice's last words."""
+_LEAST_SECONDS = 30.0
+"""Less than this is no turn: torch alone takes a good part of it to be imported."""
+_DECIDES = ("torch", GPUS)
+"""What figures of two calls must have in common to stand on one page."""
 
 
 class State(StrEnum):
@@ -57,6 +58,8 @@ class State(StrEnum):
     DONE = "done"
     FAILED = "failed"
     GOES_ON = "goes on at the next call"
+    CUT_SHORT = "goes on at the next call, in its place"
+    """The call's time was over before the slice's."""
     SKIPPED = "skipped"
     """It lacks a package, which may have come by the next call."""
 
@@ -67,19 +70,35 @@ _NAMES = [each.name for each in SLICES]
 def main(arguments: Sequence[str]) -> int:
     """Do the slices that are left; 1 where one failed."""
     options = _options(arguments)
-    day = Day(FOLDER)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: what was begun is ended and noted
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves it
+            signal.signal(number, signal.default_int_handler)
+    try:
+        with alone(FOLDER):
+            return _go(options, Day(FOLDER))
+    except KeyboardInterrupt:
+        print("\ninterrupted: the next call goes on from here")
+        return 128 + signal.SIGINT
+
+
+def _go(options: argparse.Namespace, day: Day) -> int:
     if not options.page:
         end = time.monotonic() + options.minutes * 60
-        day.forget([each for each in SLICES if each.name in options.again])
+        if left := gpu_process.end_marked(FOLDER):
+            print(f"an earlier call was killed: its processes {', '.join(map(str, left))} are ended now")
         environment = surroundings(options.wheels, FOLDER / "site")
         versions = installed(environment)
         day.note_versions(versions)
-        for each in day.left([each for each in SLICES if each.name in (options.only or options.again or _NAMES)]):
+        day.forget([each for each in SLICES if each.name in options.again])
+        wanted = [each for each in SLICES if each.name in (options.only or options.again or _NAMES)]
+        began = False
+        for each in day.left(wanted):
             seconds = min(each.minutes * 60, end - time.monotonic())
-            if seconds <= 0:
+            if seconds < _LEAST_SECONDS:
                 print(f"== the time is over: {each.name} and what follows are left to the next call")
                 break
-            day.do(each, versions, environment, seconds)
+            whole = not began or seconds == each.minutes * 60
+            began |= day.do(each, versions, environment, seconds, whole=whole) is not State.SKIPPED
             day.write_page()
     print(day.write_page())
     return 1 if any(one["state"] == State.FAILED for one in day.slices.values()) else 0
@@ -91,7 +110,7 @@ class Day:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._path = folder, folder / "gpu-day.json"
-        kept = json.loads(self._path.read_text()) if self._path.exists() else {}
+        kept = gpu_results.read(self._path)
         self.slices: dict[str, dict[str, Any]] = kept.get("slices", {})
         self.versions: dict[str, list[str]] = kept.get("versions", {})
 
@@ -100,158 +119,148 @@ class Day:
         for each in slices:
             self.slices.pop(each.name, None)
             path = self._folder / each.result
-            found = json.loads(path.read_text()) if path.exists() else {}
-            for name in each.program:
-                found.get("results", {}).pop(name, None)
-            shared = each.program[1:] and "results" in found
-            if shared:
-                _replace(path, json.dumps(found, indent=1) + "\n")
+            found = gpu_results.read(path)
+            if "results" in found:
+                found["results"] = {name: one for name, one in found["results"].items() if not _finds(each, name)}
+                gpu_results.write(path, found)
             else:
                 path.unlink(missing_ok=True)
         self._write()
 
     def note_versions(self, versions: Mapping[str, str]) -> None:
-        """What is installed, beside what uv.lock has; told where they differ."""
+        """What is installed, beside what uv.lock has; told where they differ. Begins anew on another GPU or torch."""
+        known = {name: self.versions[name][0] for name in _DECIDES if name in self.versions}
+        others = [
+            name for name in _DECIDES if known.get(name, versions.get(name)) != versions.get(name, known.get(name))
+        ]
+        if others:
+            was = ", ".join(f"{name} {known[name]}" for name in others)
+            print(
+                f"what is in {self._folder} is of {was}: it is in {self._put_aside().name} now, and the day begins anew"
+            )
         locked = {one["name"]: one.get("version", "") for one in tomllib.loads(_LOCK.read_text())["package"]}
-        both = {
-            name: (versions.get(name, "not there"), locked.get(_DISTRIBUTIONS.get(name, name), "")) for name in _TOLD
-        }
+        both = {name: (versions.get(name, "not there"), locked.get(DISTRIBUTIONS.get(name, name), "")) for name in TOLD}
         for name, (here, lock) in both.items():
             if here != lock:
                 print(f"{name}: {here}; uv.lock has {lock}")
-        self.versions = {"Python": [versions["Python"], ""], **{name: list(pair) for name, pair in both.items()}}
+        told = {name: [versions[name], ""] for name in ("Python", GPUS) if name in versions}
+        self.versions = {**told, **{name: list(pair) for name, pair in both.items()}}
+        self._write()
 
     def left(self, wanted: Sequence[Slice]) -> list[Slice]:
-        """Those that never had a turn, then those that had not come to their end, then those that failed.
+        """Those that never had a turn of their whole length, then those that came to no end in it, then those that failed.
 
-        Each in the order of their worth.
+        Each in the order of their worth. One whose file is gone had no turn.
         """
-        states = {each.name: self.slices.get(each.name, {}).get("state") for each in wanted}
-        new = [each for each in wanted if states[each.name] in (None, State.SKIPPED)]
-        return new + [each for state in (State.GOES_ON, State.FAILED) for each in wanted if states[each.name] == state]
+        states = {
+            each.name: self.slices.get(each.name, {}).get("state")
+            for each in wanted
+            if (self._folder / each.result).exists() or self.slices.get(each.name, {}).get("state") != State.DONE
+        }
+        new = [each for each in wanted if states.get(each.name) in (None, State.SKIPPED, State.CUT_SHORT)]
+        again = (State.GOES_ON, State.FAILED)
+        return new + [each for state in again for each in wanted if states.get(each.name) == state]
 
-    def do(self, each: Slice, versions: Mapping[str, str], environment: Mapping[str, str], seconds: float) -> None:
-        """Run a slice for so many seconds at most, and note how it ended."""
-        if lacking := [_DISTRIBUTIONS.get(name, name) for name in each.needs if name not in versions]:
-            self._note(each, State.SKIPPED, 0.0, f"not installed: {', '.join(lacking)}")
-            return
+    def do(
+        self,
+        each: Slice,
+        versions: Mapping[str, str],
+        environment: Mapping[str, str],
+        seconds: float,
+        *,
+        whole: bool = True,
+    ) -> State:
+        """Run a slice for so many seconds at most, and note how it ended. `whole`: more it will not get in another call."""
+        if lacking := [DISTRIBUTIONS.get(name, name) for name in each.needs if name not in versions]:
+            return self._note(each, State.SKIPPED, 0.0, f"not installed: {', '.join(lacking)}")
         print(f"== {each.name}: {each.asks} (at most {seconds / 60:.1f} min)", flush=True)
         log = self._folder / f"{each.name}.log"
+        before = log.stat().st_size if log.exists() else 0
         script, *arguments = each.program
-        command = [
-            sys.executable,
-            str(ROOT / "bench" / script),
-            *arguments,
-            "--result",
-            str(self._folder / each.result),
-        ]
+        command = [sys.executable, str(ROOT / "bench" / script), *arguments]
+        command += ["--result", str(self._folder / each.result)]
         began = time.monotonic()
-        code = _run(command, log, environment, seconds)
+        try:
+            code = gpu_process.run(
+                command, folder=self._folder, log=log, environment=environment, seconds=seconds, directory=ROOT
+            )
+        except KeyboardInterrupt:
+            self._note(each, State.CUT_SHORT, time.monotonic() - began, "interrupted")
+            self.write_page()
+            raise
         took = time.monotonic() - began
         if code is None:
-            self._note(each, State.GOES_ON, took, f"ended at its bound of {seconds / 60:.1f} min")
-        else:
-            lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-            said = lines[-1].strip()[:_KEPT_WORDS] if lines else ""
-            self._note(each, State.FAILED if code else State.DONE, took, said)
+            state = State.GOES_ON if whole else State.CUT_SHORT
+            return self._note(each, state, took, f"ended at its bound of {seconds / 60:.1f} min")
+        state = State.FAILED if code else State.DONE
+        return self._note(each, state, took, _last_line(log, before) or (f"ended with {code}" if code else ""))
 
     def write_page(self) -> Path:
         """The page of all that is known by now."""
-        results = {each.result for each in SLICES}
         found = {
-            name.removeprefix("gpu-").removesuffix(".json"): json.loads((self._folder / name).read_text())
-            for name in results
-            if (self._folder / name).exists()
+            name.removeprefix("gpu-").removesuffix(".json"): gpu_results.read(self._folder / name)
+            for name in {each.result for each in SLICES}
         }
         asked = [(each.name, each.asks, each.minutes) for each in SLICES]
         page = self._folder / "gpu-day.md"
-        _replace(page, gpu_page.page(asked, self.slices, self.versions, found))
+        gpu_results.write_text(page, gpu_page.page(asked, self.slices, self.versions, found))
         return page
 
-    def _note(self, each: Slice, state: State, seconds: float, why: str) -> None:
+    def _note(self, each: Slice, state: State, seconds: float, why: str) -> State:
         self.slices[each.name] = {"state": state, "seconds": round(seconds, 1), "why": why}
         print(f"== {each.name}: {state}{f': {why}' if why else ''} ({seconds:.0f} s)", flush=True)
         self._write()
+        return state
+
+    def _put_aside(self) -> Path:
+        number = 1 + sum(1 for _ in self._folder.glob("earlier-*"))
+        aside = self._folder / f"earlier-{number}"
+        aside.mkdir()
+        for path in [path for path in self._folder.iterdir() if path.suffix in (".json", ".log", ".md")]:
+            path.replace(aside / path.name)
+        self.slices = {}
+        return aside
 
     def _write(self) -> None:
-        _replace(self._path, json.dumps({"slices": self.slices, "versions": self.versions}, indent=1) + "\n")
+        gpu_results.write(self._path, {"slices": self.slices, "versions": self.versions})
 
 
-def _replace(path: Path, text: str) -> None:
-    new = path.with_suffix(".new")
-    new.write_text(text)
-    new.replace(path)
+def _finds(each: Slice, name: str) -> bool:
+    """Whether a result of this name, in the file that a slice shares with others, is its own."""
+    return name in named(each) if named(each) else name not in others(each)
 
 
-def installed(environment: Mapping[str, str]) -> dict[str, str]:
-    """Versions of what this Python can import, by the import's name, and its own."""
-    program = f"""
-import importlib.metadata, importlib.util, json, platform
-names, found = {_DISTRIBUTIONS!r}, {{"Python": platform.python_version()}}
-for name in {_TOLD!r}:
-    if importlib.util.find_spec(name):
+def _last_line(log: Path, since: int) -> str:
+    with log.open("rb") as file:
+        file.seek(since)
+        lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip()[:_KEPT_WORDS] if lines else ""
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Nobody else's slices beside ours: figures of two would be wrong without a word. Ends this program otherwise."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("ab")
+    except OSError as error:
+        sys.exit(f"make gpu-day can't write into {folder} ({error}): take a copy of the checkout that it may write to")
+    with file:
         try:
-            found[name] = importlib.metadata.version(names.get(name, name))
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "unknown"
-print(json.dumps(found))
-"""
-    asked = subprocess.run(
-        [sys.executable, "-c", program], env=dict(environment), capture_output=True, text=True, check=True
-    )
-    found: dict[str, str] = json.loads(asked.stdout)
-    return found
-
-
-def surroundings(wheels: Path | None, site: Path) -> dict[str, str]:
-    """The environment of slices: the product's sources, and the packages of the wheels before what is installed."""
-    paths = [str(ROOT / name / "src") for name in _SOURCES]
-    if wheels:
-        paths.append(str(unpacked(wheels, site)))
-    paths += filter(None, [os.environ.get("PYTHONPATH")])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
-
-
-def unpacked(wheels: Path, site: Path) -> Path:
-    """The content of all wheels of a folder, in one folder. Ends this program where they are too many or too large."""
-    files = sorted(wheels.glob("*.whl"))
-    size = sum(file.stat().st_size for file in files)
-    if not files or size > MAX_WHEELS:
-        sys.exit(
-            f"{wheels} has {len(files)} wheels of {size >> 20} MiB: at least one, and at most {MAX_WHEELS >> 20} MiB"
-        )
-    for file in files:
-        with zipfile.ZipFile(file) as archive:
-            archive.extractall(site)
-    return site
-
-
-def _run(command: Sequence[str], log: Path, environment: Mapping[str, str], seconds: float) -> int | None:
-    """The exit code; None where it was ended at its bound. Nothing that it started outlives it."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=dict(environment), stdout=output, stderr=output, start_new_session=True
-        )
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(process.pid, number)
-                    process.wait(_SECONDS_TO_END)
-                except (ProcessLookupError, subprocess.TimeoutExpired):
-                    continue
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit("another `make gpu-day` runs in this checkout: wait for its end, or end it")
+        yield
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=24 * 60.0, help="do no more after so many")
     parser.add_argument("--wheels", type=Path, help="folder with wheels of what this Python lacks")
-    parser.add_argument("--only", nargs="+", choices=_NAMES, metavar="SLICE")
-    parser.add_argument("--again", nargs="+", choices=_NAMES, default=[], metavar="SLICE")
-    parser.add_argument("--page", action="store_true", help="measure nothing")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--only", nargs="+", choices=_NAMES, metavar="SLICE")
+    chosen.add_argument("--again", nargs="+", choices=_NAMES, default=[], metavar="SLICE")
+    chosen.add_argument("--page", action="store_true", help="measure nothing")
     return parser.parse_args(arguments)
 
 

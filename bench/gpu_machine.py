@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import gpu_results
 from data_report import RESULTS
 
 _LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -26,8 +27,7 @@ def main() -> int:
     parser.add_argument("--result", type=Path, default=RESULTS / "gpu" / "gpu-machine.json")
     options = parser.parse_args()
     facts = {name: _answer(ask) for name, ask in _QUESTIONS.items()}
-    options.result.parent.mkdir(parents=True, exist_ok=True)
-    options.result.write_text(json.dumps(facts, indent=1) + "\n")
+    gpu_results.write(options.result, facts)
     for name, value in facts.items():
         print(f"{name}: {value}")
     if facts["GPUs"].startswith("none"):
@@ -79,11 +79,16 @@ def _driver() -> str:
 
 def _paths() -> str:
     """Where the loader finds the driver's libraries, and where they lie besides (GKE mounts them in a folder of its own)."""
-    cache = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=False).stdout
-    known = [line.strip() for line in cache.splitlines() if line.strip().startswith(_LIBRARIES)]
+    known = [line.strip() for line in _cache().splitlines() if line.strip().startswith(_LIBRARIES)]
     searched = [*_FOLDERS, *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
     lying = [f"{folder}/{name}" for folder in searched for name in _LIBRARIES if Path(folder, name).exists()]
-    return f"the loader's cache: {known or 'neither'}; lying in {lying or 'no folder that is known'}"
+    return f"the loader's cache: {known or 'none of them'}; lying in {lying or 'no folder that is known'}"
+
+
+def _cache() -> str:
+    """Of the loader. ldconfig lies in /sbin, which not everybody has in PATH, and musl's machines have none."""
+    program = shutil.which("ldconfig", path=f"{os.environ.get('PATH', os.defpath)}:/sbin:/usr/sbin")
+    return subprocess.run([program, "-p"], capture_output=True, text=True, check=False).stdout if program else ""
 
 
 def _cores() -> str:

@@ -10,12 +10,13 @@ nccl-tests' `all_reduce_perf -b 256M -e 256M -g 8`. Node 0 prints a line and wri
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
+import gpu_count
+import gpu_results
 from data_report import RESULTS
 
 from oarlock_api.contract.job_file import JobFile
@@ -35,27 +36,22 @@ def main() -> int:
     parser.add_argument("--result", type=Path, default=RESULTS / "gpu" / "gpu-network.json")
     parser.add_argument("--cpus", type=int, default=0, metavar="RANKS", help="ranks on the CPU, over gloo: a dry run")
     options = parser.parse_args()
-    gpus = options.cpus or _gpus()
+    gpus = options.cpus or gpu_count.gpus()
     if not gpus:
         print("bench/gpu_network.py needs CUDA GPUs, and this machine has none: nothing was measured.")
         return 1
+    if gpus * options.nodes == 1:
+        told = "one GPU: there is nobody to exchange with"
+        gpu_results.write(options.result, {"told": told})
+        print(told)
+        return 0
     pids = []
     for local in range(gpus):
         if (pid := os.fork()) == 0:
             os._exit(_rank(local, gpus, options))
         pids.append(pid)
-    return max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids)
-
-
-def _gpus() -> int:
-    """Without CUDA, which no fork survives."""
-    import pynvml  # noqa: PLC0415 - a dry run needs none
-
-    try:
-        pynvml.nvmlInit()
-        return int(pynvml.nvmlDeviceGetCount())
-    except pynvml.NVMLError:
-        return 0
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    return 1 if any(codes) else 0
 
 
 def _rank(local: int, gpus: int, options: argparse.Namespace) -> int:
@@ -82,8 +78,7 @@ def _rank(local: int, gpus: int, options: argparse.Namespace) -> int:
             f"{world} ranks of {options.nodes} nodes: {times.bus_bandwidth:.1f} GB/s of bus bandwidth, {times.networks}"
         )
         if not options.cpus:
-            options.result.parent.mkdir(parents=True, exist_ok=True)
-            options.result.write_text(json.dumps(found, indent=1) + "\n")
+            gpu_results.write(options.result, found)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ def page(
     ]
     for name, title, section in _SECTIONS:
         if known := found.get(name):
-            parts += [f"## {title}", section(known)]
+            parts += [f"## {title}", _told(section, known)]
     if versions:
         rows = [(name, here, lock or "") for name, (here, lock) in sorted(versions.items())]
         parts += ["## Versions", table(("package", "here", "uv.lock"), rows)]
@@ -49,14 +50,26 @@ def page(
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table. Cells are shown as str shows them."""
+    """A table. Cells are shown as str shows them, on one line."""
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    return str(value).replace("|", "/").replace("\n", " ")
 
 
 def _has_gpu(found: Mapping[str, Found]) -> bool:
     gpus = found.get("machine", {}).get("GPUs", "none")
     return not str(gpus).startswith("none")
+
+
+def _told(section: Callable[[Found], str], known: Found) -> str:
+    """A file that is not what it was may cost its section, and no other."""
+    try:
+        return section(known)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        return f"What was found is not what this page knows: {error!r}."
 
 
 def _slices(asked: Sequence[tuple[str, str, float]], slices: Mapping[str, Found]) -> str:
@@ -76,7 +89,7 @@ def _trains(found: Found) -> str:
         (
             name,
             one["code"],
-            one["steps"],
+            f"{one['steps']}, from {one['first step']}" if one["steps"] else "none",
             " -> ".join(f"{loss:.3f}" for loss in one.get("loss", ())),
             f"{one.get('memory, GB', 0.0):.2f}",
             f"{one['seconds']:.0f}",
@@ -85,7 +98,8 @@ def _trains(found: Found) -> str:
         for name, one in found.items()
     ]
     head = ("run", "exit code", "steps", "loss", "memory, GB", "seconds", "the agent's last words")
-    return f"`bench/gpu_trains.py`: tiny random weights; the second attempt resumes.\n\n{table(head, rows)}"
+    about = "`bench/gpu_trains.py`: tiny random weights; the second attempt is to resume: 20 steps, from 21."
+    return f"{about}\n\n{table(head, rows)}"
 
 
 def _steps(found: Found) -> str:
@@ -118,15 +132,17 @@ def _checkpoint(found: Found) -> str:
     rounds = found["rounds"]
     figures = list(next(iter(rounds.values()))[0])
     rows = [
-        (name, *(f"{sorted(one[figure] for one in measured)[len(measured) // 2]:.3f}" for figure in figures))
+        (name, len(measured), *(f"{statistics.median(one[figure] for one in measured):.3f}" for figure in figures))
         for name, measured in rounds.items()
     ]
     size, ranks = f"{found['parameters'] / 1e6:.0f} million parameters", found["ranks"]
     about = f"`bench/checkpoint.py --gpu`: {size}, {ranks} ranks; medians."
-    return f"{about}\n\n{table(('way', *figures), rows)}"
+    return f"{about}\n\n{table(('way', 'rounds', *figures), rows)}"
 
 
 def _network(found: Found) -> str:
+    if "told" in found:
+        return str(found["told"])
     rows = [
         ("ranks, nodes", f"{found['ranks']}, {found['nodes']}"),
         (f"all-reduce of {found['mebibytes']} MiB", f"{found['all_reduce']:.2f} ms"),

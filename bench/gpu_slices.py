@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-JOB = ("torch", "deepspeed", "diffusers", "transformers", "accelerate", "pydantic", "boto3", "pynvml")
+JOB = (
+    *("torch", "deepspeed", "diffusers", "transformers", "accelerate", "safetensors", "numpy", "pyarrow", "PIL"),
+    *("pydantic", "yaml", "xxhash", "psutil", "boto3", "pynvml"),
+)
 """What a training job imports; and its tests:"""
 TESTS = (*JOB, "pytest", "hypothesis", "skimage")
 
@@ -82,15 +85,15 @@ SLICES = (
         "compile",
         "what other modes gain",
         8,
-        "a job, max-autotune",
         "a job, compiled, float8",
         "diffusers, eager, all recomputed",
+        "a job, max-autotune",  # the last one: what takes longer than the slice would keep others from their turn
     ),
     Slice(
         name="checkpoint",
         asks="how long training stands still for a checkpoint of a billion parameters",
         minutes=6,
-        program=("checkpoint.py", "--gpu", "--parameters", "1e9"),
+        program=("checkpoint.py", "--gpu", "--parameters", "1e9", "--rounds", "3"),
         result="gpu-checkpoint.json",
     ),
     _tests("xid", "does the driver tell of XIDs to who is not root", 3, "health/test_on_gpu.py"),
@@ -101,5 +104,15 @@ SLICES = (
         program=("gpu_network.py",),
         result="gpu-network.json",
     ),
-    _tests("tests", "all other tests of the mark gpu, a file at a time", 8),
+    _tests("tests", "all other tests of the mark gpu, a file at a time", 8, "--others"),
 )
+
+
+def named(each: Slice) -> frozenset[str]:
+    """Of the file that it shares with others, the results that a slice names; none where it asks for all others."""
+    return frozenset(word for word in each.program[1:] if not word.startswith("-"))
+
+
+def others(each: Slice) -> frozenset[str]:
+    """What all other slices with the same file name."""
+    return frozenset[str]().union(*(named(one) for one in SLICES if one.result == each.result and one != each))

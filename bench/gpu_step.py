@@ -6,7 +6,7 @@ As many of FLUX.1's blocks as fit, one double to two single ones; "auto" tries. 
 its own; each figure is a median of single steps, told by the GPU's own clock. ms per image are also extended to all 57
 blocks by their number: that column is a model, not a measurement. MFU counts useful work only (plan/flops.py).
 Prints a table and writes bench/results/gpu/gpu-step.json after each contender. Where that file has results of the same work,
-their number of blocks is taken, and only contenders that lack one are measured.
+their number of blocks is taken, and only contenders that lack one are measured, then those that crashed or were ended.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import gpu_results
 import torch
 from data_report import RESULTS
 from flux_shapes import HEAD, Work, make_inputs, make_model, step
@@ -60,55 +60,66 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 
 
 def main() -> int:
-    """Measure the contenders one after the other; 1 where none could be measured."""
+    """Measure the contenders one after the other; 1 where one crashed, or none could be measured."""
     options = _options()
     if not torch.cuda.is_available():
         print("bench/gpu_step.py needs a CUDA GPU, and this machine has none: nothing was measured.")
         return 1
     if options.contender:
-        print(json.dumps(measure(CONTENDERS[options.contender], _work(options, int(options.blocks)), options.rounds)))
+        work, compiled = _work(options, int(options.blocks)), options.result.parent / "compiled"
+        found = measure(CONTENDERS[options.contender], work, options.rounds, compiled=compiled)
+        print(json.dumps(found))
         return 0
     facts, results = _kept(options)
     sizes = () if results else SIZES if options.blocks == "auto" else (int(options.blocks),)
     for double in sizes:  # what keeps the most decides: all contenders compute the same blocks
         results = {_FIRST: _alone(_FIRST, double, options)}
         facts["double"] = double
-        if "error" not in results[_FIRST]:
+        if results[_FIRST].get("error") != _TOO_LARGE:
             break
+    fresh = {_FIRST} if sizes else set()
+    new = [name for name in options.only if name not in results]
+    again = [name for name in options.only if "crashed" in results.get(name, {}) and name not in fresh]
     for name in options.only:
-        if name not in results:
-            results[name] = _alone(name, facts["double"], options)
+        if name not in (*new, *again):
+            print(_line(name, results[name]), flush=True)
+    gpu_results.write(options.result, {"facts": facts, "results": results})
+    for name in (*new, *again):  # each is written: a machine that is lent may be taken back any moment
+        gpu_results.write(options.result, {"facts": facts, "results": results | {name: _ENDED}})
+        results[name] = _alone(name, facts["double"], options)
+        gpu_results.write(options.result, {"facts": facts, "results": results})
         print(_line(name, results[name]), flush=True)
-        options.result.parent.mkdir(parents=True, exist_ok=True)  # a machine that is lent may be taken back any moment
-        options.result.write_text(json.dumps({"facts": facts, "results": results}, indent=1) + "\n")
-    return 1 if all("error" in one for one in results.values()) else 0
+    crashed = any("crashed" in results[name] for name in options.only)
+    return 1 if crashed or all("error" in one for one in results.values()) else 0
 
 
-_FIRST = "diffusers, eager"
+_FIRST, _TOO_LARGE = "diffusers, eager", "does not fit"
+_ENDED = {"error": "ended while it was measured", "crashed": None}
+_OUT_OF_MEMORY = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""What libraries say that torch.OutOfMemoryError does not stand for."""
 
 
 def _kept(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     """The work's facts, and what was measured of it before on this kind of GPU with this torch."""
     asked = {name: getattr(options, name) for name in ("pixels", "batch", "rounds")}
     facts = asked | {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
-    if options.result.exists():
-        kept = json.loads(options.result.read_text())
-        if kept["facts"] | {"double": None} == facts | {"double": None}:
-            return kept["facts"], kept["results"]
+    kept = gpu_results.read(options.result)
+    if kept.get("facts", {}) | {"double": None} == facts | {"double": None}:
+        return kept["facts"], kept["results"]
     return facts, {}
 
 
-def measure(way: dict[str, Any], work: Work, rounds: int) -> dict[str, Any]:
-    """Figures of one contender."""
+def measure(way: dict[str, Any], work: Work, rounds: int, *, compiled: Path) -> dict[str, Any]:
+    """Figures of one contender. `compiled`: a folder for compiled code, which contenders with the same graphs share."""
     try:
-        model, given, kernel = _prepared(way, work)
+        model, given, kernel = _prepared(way, work, compiled)
         began = time.monotonic()
         for _ in range(WARM):
             step(model, given)
         torch.cuda.synchronize()
         warm_up = time.monotonic() - began
     except torch.OutOfMemoryError:
-        return {"error": "does not fit"}
+        return {"error": _TOO_LARGE}
     except ConfigurationError as error:
         return {"error": str(error)}
     torch.cuda.reset_peak_memory_stats()
@@ -137,7 +148,7 @@ def measure(way: dict[str, Any], work: Work, rounds: int) -> dict[str, Any]:
     }
 
 
-def _prepared(way: dict[str, Any], work: Work) -> tuple[Any, dict[str, Any], str]:
+def _prepared(way: dict[str, Any], work: Work, compiled: Path) -> tuple[Any, dict[str, Any], str]:
     model = make_model(work, device=GPU, dtype=DTYPE)
     given = make_inputs(work, device=GPU, dtype=DTYPE)
     if way.get("theirs"):
@@ -157,16 +168,21 @@ def _prepared(way: dict[str, Any], work: Work) -> tuple[Any, dict[str, Any], str
     forward.install(model, attend=attention.attend_with(kernel), recomputed=recomputed)
     ran = attention.assert_ran(kernel, lambda: step(model, given))
     settings = Compile.model_validate({"mode": way.get("compile", "None")})
-    scratch, lean = Path(tempfile.gettempdir()), way.get("lean", False)
-    compile_blocks(FLUX1.blocks_of(model), settings, device=GPU, scratch=scratch, lean=lean)
+    compile_blocks(FLUX1.blocks_of(model), settings, device=GPU, scratch=compiled, lean=way.get("lean", False))
     return model, given, ran
 
 
 def _kernels(model: Any, given: dict[str, Any]) -> list[str]:
-    """The GPU's kernels that took the most time in a step, and all of attention."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as seen:
-        step(model, given)
-        torch.cuda.synchronize()
+    """The GPU's kernels that took the most time in a step, and all of attention.
+
+    Where the profiler can't, its words: a sandbox may refuse it, and what was measured by then counts.
+    """
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as seen:
+            step(model, given)
+            torch.cuda.synchronize()
+    except (RuntimeError, AssertionError) as error:  # a torch without CUPTI asserts
+        return [f"unknown: {str(error).partition(chr(10))[0]}"]
     events = sorted(seen.key_averages(), key=lambda event: -event.self_device_time_total)
     words = ("flash", "fmha", "sdpa", "attention")
     return [
@@ -179,12 +195,17 @@ def _kernels(model: Any, given: dict[str, Any]) -> list[str]:
 def _alone(name: str, double: int, options: argparse.Namespace) -> dict[str, Any]:
     """One contender in a process of its own: no other's memory, no other's compiled code."""
     arguments = ["--contender", name, "--blocks", str(double), "--rounds", str(options.rounds)]
-    arguments += ["--pixels", str(options.pixels), "--batch", str(options.batch)]
+    arguments += ["--pixels", str(options.pixels), "--batch", str(options.batch), "--result", str(options.result)]
     done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        return {"error": (done.stderr.strip().splitlines() or ["ended without a word"])[-1]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    told = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode == 0 and told:
+        found: dict[str, Any] = json.loads(told[-1])
+        return found
+    print(done.stderr, file=sys.stderr)
+    why = (done.stderr.strip().splitlines() or ["ended without a word"])[-1]
+    if any(words in why for words in _OUT_OF_MEMORY):
+        return {"error": _TOO_LARGE}
+    return {"error": why, "crashed": done.returncode}
 
 
 def _work(options: argparse.Namespace, double: int) -> Work:

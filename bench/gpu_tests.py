@@ -1,25 +1,29 @@
-"""The tests of the mark gpu, a file at a time, each in a process of its own; a file that has results already is left out.
+"""The tests of the mark gpu, a file at a time, each in a process of its own; a file whose tests passed already is left out.
 
     .venv/bin/python bench/gpu_tests.py [--result FILE] [FILE ...]     files below trainer/tests; else all with the mark
 
-Results stand there after each file. One at which a run was ended is tried again, but after all others: it may hang.
+`--others`: of these, all that no other slice of `make gpu-day` has.
+
+Results stand there after each file. One in which a test failed, none was tried, or at which a run was ended is tried again,
+but after all others: it may hang.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import gpu_results
 from data_report import RESULTS
+from gpu_slices import SLICES, others
 
 TRAINER = Path(__file__).resolve().parents[1] / "trainer"
 _ENDED = [
@@ -33,24 +37,33 @@ _ENDED = [
 
 
 def main() -> int:
-    """Run what has no results; 1 where a test failed or a file has no result."""
+    """Run what is left; 1 where a test failed, or all were skipped."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--result", type=Path, default=RESULTS / "gpu" / "gpu-tests.json")
+    parser.add_argument("--others", action="store_true")
     parser.add_argument("files", nargs="*", metavar="FILE")
     options = parser.parse_args()
-    options.result.parent.mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = json.loads(options.result.read_text())["results"] if options.result.exists() else {}
+    results = gpu_results.results(options.result)
     files = options.files or list(marked())
-    too_long = [name for name in files if results.get(name) == _ENDED]
-    for name in [name for name in files if name not in results] + too_long:
-        _keep(options.result, results | {name: _ENDED})
+    if options.others:
+        files = [name for name in files if name not in others(SLICES[-1])]
+    for name in left(files, results):
+        gpu_results.write(options.result, {"results": results | {name: _ENDED}})
         results[name] = run(name)
-        _keep(options.result, results)
+        gpu_results.write(options.result, {"results": results})
         for one in results[name]:
             print(f"{name}: {one['name']}: {one['result']} {one['found']}", flush=True)
     ended = Counter(one["result"] for name in files for one in results[name])
     print(", ".join(f"{count} {result}" for result, count in sorted(ended.items())))
-    return 1 if ended["failed"] else 0
+    return 0 if ended["passed"] and not ended["failed"] else 1
+
+
+def left(files: Sequence[str], results: Mapping[str, list[dict[str, Any]]]) -> list[str]:
+    """Files without results, then those in which nothing passed or something failed, and last those that were ended."""
+    new = [name for name in files if name not in results]
+    kinds = {name: {one["result"] for one in results.get(name, ())} for name in files}
+    bad = [name for name in files if name not in new and ("failed" in kinds[name] or "passed" not in kinds[name])]
+    return new + sorted(bad, key=lambda name: results[name] == _ENDED)
 
 
 def marked() -> Iterator[str]:
@@ -80,11 +93,13 @@ def run(name: str) -> list[dict[str, Any]]:
             f"tests/{name}",
         ]
         done = subprocess.run(command, cwd=TRAINER, capture_output=True, text=True, check=False)
-        print(done.stdout, done.stderr, sep="\n")
-        if report.exists() and (found := read(report.read_text())):
+        print(done.stdout, done.stderr, sep="\n", flush=True)
+        found = read(report.read_text()) if report.exists() and report.stat().st_size else []
+        if found and done.returncode in (0, 1):
             return found
         last = (done.stdout + done.stderr).strip().splitlines()[-1:]
-    return [{"name": name, "result": "failed", "found": f"pytest ended with {done.returncode}: {last}", "seconds": 0.0}]
+    why = f"pytest ended with {done.returncode}: {last}"
+    return [*found, {"name": name, "result": "failed", "found": why, "seconds": 0.0}]
 
 
 def _has_plugin() -> bool:
@@ -112,12 +127,6 @@ def read(text: str) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _keep(path: Path, results: dict[str, Any]) -> None:
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps({"results": results}, indent=1) + "\n")
-    new.replace(path)
 
 
 if __name__ == "__main__":

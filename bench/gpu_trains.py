@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gpu_count
+import gpu_results
 from data_report import RESULTS
 from PIL import Image
 
@@ -28,12 +30,13 @@ STEPS = 20
 
 
 def main() -> int:
-    """Train, and note what was seen after each run; 1 where one did not end well."""
+    """Train, and note what was seen after each run; 1 where one did not end well, or did other steps than its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--result", type=Path, default=RESULTS / "gpu" / "gpu-trains.json")
     parser.add_argument("--cpu", action="store_true")
     options = parser.parse_args()
-    gpus = 0 if options.cpu else _gpus()
+    # As a node whose device plugin gives one, where the driver tells of none.
+    gpus = 0 if options.cpu else max(gpu_count.gpus(), 1)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _make_model(folder / "model")
@@ -43,22 +46,10 @@ def main() -> int:
             title = f"{count} of {gpus} GPUs" if gpus else "no GPU: a rank on the CPU"
             for attempt in (1, 2):
                 found[f"{title}, attempt {attempt}"] = _train(folder, count, attempt)
-                options.result.parent.mkdir(parents=True, exist_ok=True)
-                options.result.write_text(json.dumps(found, indent=1) + "\n")
+                gpu_results.write(options.result, found)
     print(json.dumps(found, indent=1))
-    print("; ".join(f"{name}: {one['code']}, {one['said']}" for name, one in found.items()))
-    return max(one["code"] for one in found.values())
-
-
-def _gpus() -> int:
-    """Without CUDA, which no fork survives; as a node whose device plugin gives one, where the driver tells of none."""
-    import pynvml  # noqa: PLC0415 - `--cpu` needs none
-
-    try:
-        pynvml.nvmlInit()
-        return max(int(pynvml.nvmlDeviceGetCount()), 1)
-    except pynvml.NVMLError:
-        return 1
+    print("; ".join(f"{name}: {one['code']}, {one['steps']} steps, {one['said']}" for name, one in found.items()))
+    return 0 if all(one["well"] for one in found.values()) else 1
 
 
 def _make_model(folder: Path) -> None:
@@ -108,11 +99,13 @@ def _train(folder: Path, gpus: int, attempt: int) -> dict[str, Any]:
     command += ["--run-directory", str(folder / f"run-{gpus}-{attempt}"), "--termination-log", str(report)]
     began = time.monotonic()
     code = subprocess.run(command, env=environment, check=False).returncode
+    steps = _steps(output, attempt)
     return {
         "code": code,
+        "well": code == 0 and steps["steps"] == STEPS and steps["first step"] == STEPS * (attempt - 1) + 1,
         "seconds": round(time.monotonic() - began, 1),
-        "said": json.loads(report.read_text()).get("summary", "") if report.exists() else "no report",
-        **_steps(output, since=STEPS * (attempt - 1)),
+        "said": gpu_results.read(report).get("summary", "no report"),
+        **steps,
     }
 
 
@@ -133,13 +126,13 @@ def _training(folder: Path, steps: int) -> dict[str, Any]:
     }
 
 
-def _steps(output: Path, *, since: int) -> dict[str, Any]:
-    """From the job's own metrics: steps of this attempt, first and last loss, the most memory that a GPU held."""
+def _steps(output: Path, attempt: int) -> dict[str, Any]:
+    """From the job's own metrics: the attempt's steps, first and last loss, the most memory that a GPU held."""
     path = output / "metrics.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    steps = [line for line in lines if "loss" in line and line["step"] > since]
+    steps = [line for line in lines if "loss" in line and line["attempt"] == attempt]
     if not steps:
-        return {"steps": 0}
+        return {"steps": 0, "first step": None}
     return {
         "steps": len(steps),
         "first step": steps[0]["step"],

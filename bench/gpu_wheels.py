@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpu_day import MAX_WHEELS, ROOT
+from gpu_python import MAX_WHEELS, ROOT
 from packaging.markers import Marker
 
 _WANTED = ("oarlock-trainer", "oarlock-import", "oarlock-local")

@@ -1,10 +1,10 @@
-"""A day with a GPU, tried without one: slices of programs that were made up here, and the page of figures that were."""
+"""A day with a GPU, tried without one: slices of programs that were made up here."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
+import signal
 import subprocess
 import sys
 import zipfile
@@ -17,10 +17,12 @@ from oarlock_local import patience
 
 _BENCH = Path(__file__).parents[2] / "bench"
 sys.path.insert(0, str(_BENCH))
-import gpu_day  # noqa: E402 - bench/ is no package
-import gpu_page  # noqa: E402
+import gpu_day  # noqa: E402
+import gpu_process  # noqa: E402
+import gpu_python  # noqa: E402
+import gpu_results  # noqa: E402
 import gpu_tests  # noqa: E402
-from gpu_slices import SLICES, Slice  # noqa: E402
+from gpu_slices import SLICES, Slice, named, others  # noqa: E402
 
 sys.path.remove(str(_BENCH))
 
@@ -28,26 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _VERSIONS = {"Python": "3.12.3", "torch": "2.11.0"}
-_STEP = {
-    "facts": {"double": 4, "pixels": 1024, "batch": 1, "rounds": 20, "gpu": "NVIDIA H100", "torch": "2.13.0"},
-    "results": {
-        "a job, compiled": {
-            "ms_per_image": 95.12, "mfu": 0.5, "peak_gb": 31.2, "all_blocks_ms_model": 451.8, "attention": "flash",
-            "kernels": ["3.00 ms a kernel"],
-        },
-        "a job, eager": {"error": "does not fit"},
-    },
-}  # fmt: skip
-_NETWORK = {
-    "ranks": 32, "nodes": 4, "mebibytes": 256, "all_reduce": 1.5, "bus_bandwidth": 346.7, "ring": {"0": 1.0, "1": 2.0},
-    "networks": {"0": "IB with GPUDirect RDMA"}, "fabric": {},
-}  # fmt: skip
-_TESTS = """<testsuites><testsuite>
-<testcase name="test_a_mask_is_one" time="2.5"/>
-<testcase name="test_memory" time="3"><properties><property name="peak" value="31 GB"/></properties></testcase>
-<testcase name="test_contexts" time="0"><skipped message="needs two GPUs"/></testcase>
-<testcase name="test_a_step" time="1"><failure message="assert 1 == 2"/></testcase>
-</testsuite></testsuites>"""
 
 
 @pytest.fixture
@@ -61,7 +43,7 @@ def asking(tmp_path: Path) -> Callable[..., Slice]:
 
     def make(program: str, name: str = "one", **facts: Any) -> Slice:
         path = tmp_path / f"{name}.py"
-        path.write_text(f"import sys; RESULT = sys.argv[-1]\n{program}")
+        path.write_text(f"import sys; RESULT = sys.argv[-1]\nopen(RESULT, 'a').close()\n{program}")
         given = {"asks": "what?", "minutes": 1.0, "result": f"{name}.json", "needs": (), **facts}
         return Slice(name=name, program=(str(path), *given.pop("arguments", ())), **given)
 
@@ -80,7 +62,15 @@ def test_slices_name_contenders_and_test_files_that_there_are() -> None:
         if each.program[0] == "gpu_step.py":
             assert all(f'"{name}"' in steps for name in each.program[2:])
         if each.program[0] == "gpu_tests.py":
-            assert set(each.program[1:]) <= set(gpu_tests.marked())
+            assert named(each) <= set(gpu_tests.marked())
+    assert named(SLICES[-1]) == set()
+    assert others(SLICES[-1]) >= {"health/test_on_gpu.py", "plan/test_activations.py"}
+
+
+def test_a_python_that_is_too_old_is_told_so_and_not_what_it_lacks() -> None:
+    old = f"import runpy, sys; sys.version_info = (3, 10, 1); runpy.run_path({str(_BENCH / 'gpu_day.py')!r})"
+    done = subprocess.run([sys.executable, "-c", old], capture_output=True, text=True, check=False)
+    assert done.stderr.startswith("make gpu-day needs Python 3.11 or later")
 
 
 def test_a_slice_that_ends_well_is_not_done_twice_and_one_that_fails_says_why_and_comes_last(
@@ -132,6 +122,124 @@ def test_what_is_done_anew_forgets_its_own_part_of_a_file_that_others_share(
     assert json.loads(shared.read_text())["results"] == {"b": 2}
 
 
+def test_what_all_other_tests_found_is_forgotten_without_that_of_tests_that_a_slice_names(
+    day: gpu_day.Day, tmp_path: Path
+) -> None:
+    shared = tmp_path / "day" / "gpu-tests.json"
+    gpu_results.write(shared, {"results": {"health/test_on_gpu.py": [], "engine/test_deepspeed.py": []}})
+    day.forget([SLICES[-1]])
+    assert list(gpu_results.results(shared)) == ["health/test_on_gpu.py"]
+
+
+def test_one_that_the_end_of_a_call_cut_short_keeps_its_place(day: gpu_day.Day, asking: Callable[..., Slice]) -> None:
+    endless, new = asking("while True: pass", "endless"), asking("", "new")
+    day.do(endless, _VERSIONS, os.environ, 1.0, whole=False)
+    assert day.left([endless, new]) == [endless, new]
+
+
+def test_a_turn_that_said_nothing_has_not_the_last_words_of_the_turn_before(
+    day: gpu_day.Day, asking: Callable[..., Slice]
+) -> None:
+    day.do(asking("print('all is well')"), _VERSIONS, os.environ, 60.0)
+    day.do(asking("import os; os._exit(3)"), _VERSIONS, os.environ, 60.0)
+    assert day.slices["one"]["why"] == "ended with 3"
+
+
+def test_nothing_that_a_slice_started_outlives_it_nor_do_its_temporary_files(
+    day: gpu_day.Day, asking: Callable[..., Slice], tmp_path: Path
+) -> None:
+    """One in a session of its own, and both deaf to SIGTERM."""
+    program = f"""
+import os, signal, tempfile, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(tempfile.gettempdir() + "/checkpoint", "w").close()
+open({str(tmp_path / "folder")!r}, "w").write(tempfile.gettempdir())
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open({str(tmp_path / "pid")!r}, "w").write(str(os.getpid()))
+        while True: time.sleep(1)
+    os._exit(0)
+os.wait()
+while not os.path.exists({str(tmp_path / "pid")!r}): time.sleep(0.01)
+"""
+    day.do(asking(program), _VERSIONS, os.environ, 60.0)
+    assert day.slices["one"]["state"] == "done"
+    assert str(day._folder).encode() not in environment_of((tmp_path / "pid").read_text())
+    assert not Path((tmp_path / "folder").read_text()).exists()
+
+
+def environment_of(pid: str) -> bytes:
+    """Nothing where the process is gone, or ended and not yet waited for."""
+    try:
+        return Path("/proc", pid, "environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_what_a_call_that_was_killed_left_behind_is_ended_by_the_next_one(tmp_path: Path) -> None:
+    environment = {**os.environ, gpu_process.MARK: str(tmp_path)}
+    left = subprocess.Popen([sys.executable, "-c", "while True: input()"], env=environment, stdin=subprocess.PIPE)
+    assert gpu_process.end_marked(tmp_path / "another") == []
+    assert gpu_process.end_marked(tmp_path) == [left.pid]
+    assert left.wait(patience.SECONDS) == -signal.SIGKILL
+
+
+def test_a_call_that_is_interrupted_notes_it_and_the_next_one_begins_there(
+    day: gpu_day.Day, asking: Callable[..., Slice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    one, new = asking(""), asking("", "new")
+    monkeypatch.setattr(gpu_process, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        day.do(one, _VERSIONS, os.environ, 60.0)
+    assert gpu_day.Day(tmp_path / "day").left([one, new]) == [one, new]
+    assert (tmp_path / "day" / "gpu-day.md").exists()
+
+
+def test_two_calls_at_once_are_refused_and_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    with gpu_day.alone(tmp_path), pytest.raises(SystemExit, match="another"), gpu_day.alone(tmp_path):
+        pass
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="take a copy"), gpu_day.alone(tmp_path / "file" / "folder"):
+        pass
+
+
+@pytest.mark.parametrize("text", ["", '{"slices": {"machine"', "[]", "\udcff"])
+def test_damaged_files_are_put_aside_and_the_day_begins_anew(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "gpu-day.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    day = gpu_day.Day(tmp_path)
+    assert day.slices == {}
+    assert (tmp_path / "gpu-day.json.damaged").exists()
+    (tmp_path / "gpu-machine.json").write_text(text, errors="surrogateescape")
+    assert day.write_page().exists()
+
+
+def test_one_whose_file_is_gone_is_done_again(day: gpu_day.Day, asking: Callable[..., Slice], tmp_path: Path) -> None:
+    one = asking("")
+    day.do(one, _VERSIONS, os.environ, 60.0)
+    assert day.left([one]) == []
+    (tmp_path / "day" / "one.json").unlink()
+    assert day.left([one]) == [one]
+
+
+def test_what_another_gpu_or_torch_found_is_put_aside(day: gpu_day.Day, tmp_path: Path) -> None:
+    here = {**_VERSIONS, "GPUs": "1 x NVIDIA H200"}
+    day.note_versions(_VERSIONS)  # nothing told of GPUs: that is no other
+    day.note_versions(here)
+    day.slices["machine"] = {"state": "done", "seconds": 1.0, "why": ""}
+    (tmp_path / "day" / "gpu-step.json").write_text("{}")
+    day.note_versions(here)
+    assert day.slices
+    day.note_versions({**here, "GPUs": "8 x NVIDIA H100"})
+    assert day.slices == {}
+    assert not (tmp_path / "day" / "gpu-step.json").exists()
+    assert (tmp_path / "day" / "earlier-1" / "gpu-step.json").exists()
+
+
 def test_versions_that_are_not_the_locks_are_told(day: gpu_day.Day, capsys: pytest.CaptureFixture[str]) -> None:
     day.note_versions(_VERSIONS)
     assert day.versions["torch"][0] == "2.11.0"
@@ -143,58 +251,49 @@ def test_wheels_are_taken_before_what_is_installed_and_too_many_are_refused(
 ) -> None:
     with zipfile.ZipFile(tmp_path / "thing-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("thing/__init__.py", "VALUE = 7")
-    environment = gpu_day.surroundings(tmp_path, tmp_path / "site")
-    assert str(tmp_path / "site") in environment["PYTHONPATH"].split(os.pathsep)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "other.py").touch()  # of an earlier call's wheels
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    environment = gpu_python.surroundings(tmp_path, tmp_path / "site")
+    paths = environment["PYTHONPATH"].split(os.pathsep)
+    assert paths[-2:] == [str(tmp_path / "site"), str(Path.cwd() / "mine")]
     assert (tmp_path / "site" / "thing" / "__init__.py").read_text() == "VALUE = 7"
-    monkeypatch.setattr(gpu_day, "MAX_WHEELS", 8)
+    assert not (tmp_path / "site" / "other.py").exists()
+    monkeypatch.setattr(gpu_python, "MAX_WHEELS", 8)
     with pytest.raises(SystemExit, match="at most 0 MiB"):
-        gpu_day.unpacked(tmp_path, tmp_path / "site")
+        gpu_python.unpacked(tmp_path, tmp_path / "site")
 
 
-def test_the_page_has_each_figure_and_what_failed_or_was_skipped_and_why() -> None:
-    found = {
-        "machine": {"GPUs": "8 x NVIDIA H100"},
-        "step": _STEP,
-        "network": _NETWORK,
-        "tests": {"results": {"test_a.py": gpu_tests.read(_TESTS)}},
-    }
-    slices = {"block": {"state": "skipped", "seconds": 0.0, "why": "not installed: diffusers"}}
-    lines = gpu_page.page([("block", "ms?", 8.0), ("xid", "XIDs?", 3.0)], slices, {}, found).splitlines()
-    assert "| block | ms? | skipped | 0 of 480 | not installed: diffusers |" in lines
-    assert "| xid | XIDs? | not begun | 0 of 180 |  |" in lines
-    assert "| GPUs | 8 x NVIDIA H100 |" in lines
-    assert "| a job, compiled | 95.1 | 50.0% | 31.2 | 452 | flash |" in lines
-    assert "| a job, eager | does not fit |  |  |  |  |" in lines
-    assert "- a job, compiled: 3.00 ms a kernel" in lines
-    assert "| bus bandwidth | 346.7 GB/s |" in lines
-    assert "| NCCL's network between nodes | IB with GPUDirect RDMA |" in lines
-    assert "| test_a.py | a mask is one | passed |  | 2.5 |" in lines
-    assert "| test_a.py | contexts | skipped | needs two GPUs | 0.0 |" in lines
-    assert "| test_a.py | a step | **failed** | assert 1 == 2 | 1.0 |" in lines
-    assert "| test_a.py | memory | passed | peak: 31 GB | 3.0 |" in lines
-    assert not [line for line in lines if line.startswith("## Not tried")]
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("thing-1.0-py3-none-any.whl", "is damaged"), ("thing-1.0-cp27-cp27m-any.whl", "another Python")],
+)
+def test_a_wheel_that_is_damaged_or_of_another_python_is_named(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / name).write_bytes(b"PK half of a file")
+    with pytest.raises(SystemExit, match=f"{name}.*{words}|{words}.*{name}"):
+        gpu_python.unpacked(tmp_path, tmp_path / "site")
 
 
-def test_a_page_without_a_gpu_says_what_was_not_tried() -> None:
-    lines = gpu_page.page([], {}, {}, {"machine": {"GPUs": "none: RuntimeError: no driver"}}).splitlines()
-    assert lines[lines.index("## Not tried, for want of a GPU") + 4 :] == [f"- {one}" for one in gpu_page.UNTRIED]
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [
+        ("six-1.17.0-py2.py3-none-any.whl", True),
+        ("cffi-2.1.1-cp312-cp312-manylinux2014_x86_64.whl", True),
+        ("cffi-2.1.1-cp311-cp311-manylinux2014_x86_64.whl", False),
+        ("cryptography-50.0.2-cp311-abi3-manylinux2014_x86_64.whl", True),
+        ("cryptography-50.0.2-cp313-abi3-manylinux2014_x86_64.whl", False),
+    ],
+)
+def test_wheels_of_python_3_12_are_told_by_their_names(name: str, fits: bool) -> None:  # noqa: FBT001 - of a table
+    assert gpu_python.fits(name, (3, 12)) is fits
 
 
-def test_the_exchange_is_measured_by_any_ranks_a_dry_run_on_the_cpu_shows() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    program = [sys.executable, str(_BENCH / "gpu_network.py"), "--cpus", "2", "--master", f"127.0.0.1:{port}"]
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(
-        program, env=environment, capture_output=True, text=True, check=False, timeout=patience.SECONDS
-    )
-    assert done.returncode == 0, done.stderr
-    assert "2 ranks of 1 nodes: " in done.stdout
-
-
-@pytest.mark.deep
-def test_a_job_trains_and_resumes_under_the_agent_a_dry_run_on_the_cpu_shows(tmp_path: Path) -> None:
-    program = [sys.executable, str(_BENCH / "gpu_trains.py"), "--cpu", "--result", str(tmp_path / "found.json")]
-    subprocess.run(program, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    found = json.loads((tmp_path / "found.json").read_text()).values()
-    assert [(one["code"], one["steps"], one["first step"]) for one in found] == [(0, 20, 1), (0, 20, 21)]
+def test_what_is_installed_is_asked_in_the_checkout_and_words_of_others_do_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bitsandbytes").mkdir()
+    (tmp_path / "sitecustomize.py").write_text("print('welcome')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(gpu_python, "TOLD", ("pytest",))
+    assert gpu_python.installed(gpu_python.surroundings(None, tmp_path / "site"))["pytest"] == pytest.__version__
