@@ -224,7 +224,7 @@ class Repository:
     def _names_it(self, by: Path, gone: Path) -> bool:
         """Whether a file names a module that is not there any more."""
         parts = gone.relative_to(self.root).parts
-        start = parts.index("src") + 1 if "src" in parts else 0 if parts[0] == "tests" else 2
+        start = parts.index("src") + 1 if "src" in parts else 0 if parts[0] == "tests" else min(2, len(parts) - 1)
         name = _dotted(Path(*parts[start:]))
         names = {name} if "src" in parts or parts[0] == "tests" else {name, gone.stem}
         return any(each == one or each.startswith(f"{one}.") for each in self._names_of(by) for one in names)

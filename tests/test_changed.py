@@ -100,6 +100,7 @@ def small(tmp_path: Path) -> Path:
         ("operator/src/oarlock_operator/page.css", {*OF_THE_OPERATOR, "tests/e2e/test_gpu_faults.py"}),
         ("operator/tests/cases.yaml", OF_THE_OPERATOR),
         ("operator/tests/test_gone.py", set()),
+        ("bench/gone.py", set()),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
