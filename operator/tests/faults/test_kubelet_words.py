@@ -30,15 +30,18 @@ REFUSALS = {
     "SupplementalGroupsPolicyNotSupported": "Pod was rejected: SupplementalGroupsPolicy=Strict is not supported in this node",
     "UnexpectedAdmissionError": "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate "
     "unhealthy devices nvidia.com/gpu, which is unexpected",
-    "UnknownReason": "Pod was rejected: Unknown reason",
+    "UnknownReason": "Pod was rejected: GeneralPredicates failed due to unknown reason, which is unexpected.",
     "AppArmor": "Pod was rejected: Cannot enforce AppArmor: AppArmor is not enabled on the host",
-    "PodLevelResourcesNotSupported": "Pod was rejected: Pod-level resources are not supported",
+    "PodLevelResourcesNotSupported": "Pod was rejected: PodLevelResources feature gate is disabled",
+    "PodFeatureUnsupported": "Pod was rejected: Pod requires node features that are not available: UserNamespaces",
     # cm/topologymanager, cm/cpumanager, cm/admission
     "TopologyAffinityError": "Pod was rejected: Resources cannot be allocated with Topology locality",
     "SMTAlignmentError": "Pod was rejected: SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2",
-    "EmptyPodSharedPoolError": "Pod was rejected: pod shared pool is empty",
+    "EmptyPodSharedPoolError": "Pod was rejected: pod rejected, pod has shared init containers but no cpus "
+    "available for them",
     # volumemanager, nodeshutdown, sysctl
-    "VolumeAttachmentLimitExceeded": "Pod was rejected: volume attachment limit exceeded",
+    "VolumeAttachmentLimitExceeded": "Pod was rejected: Node has reached its volume attachment limit, rejecting pod. "
+    "unmounted volumes=[output], unattached volumes=[output], failed to process volumes=[]: exceeded",
     "NodeShutdown": "Pod was rejected: Pod was rejected as the node is shutting down.",
     "SysctlForbidden": 'Pod was rejected: forbidden sysctl: "net.core.somaxconn" not allowlisted',
     # eviction/eviction_manager.go, of a pod that comes to a node under pressure
