@@ -88,6 +88,8 @@ def _go(options: argparse.Namespace, day: Day) -> int:
             print(f"an earlier call was killed: its processes {', '.join(map(str, left))} are ended now")
         environment = surroundings(options.wheels, FOLDER / "site")
         versions = installed(environment)
+        if "torch" not in versions:
+            sys.exit(f"{sys.executable} has no torch: name a Python that has one, make gpu-day PYTHON=...")
         day.note_versions(versions)
         day.forget([each for each in SLICES if each.name in options.again])
         wanted = [each for each in SLICES if each.name in (options.only or options.again or _NAMES)]
@@ -95,7 +97,7 @@ def _go(options: argparse.Namespace, day: Day) -> int:
         for each in day.left(wanted):
             seconds = min(each.minutes * 60, end - time.monotonic())
             if seconds < _LEAST_SECONDS:
-                print(f"== the time is over: {each.name} and what follows are left to the next call")
+                print(f"== less than {_LEAST_SECONDS:.0f} s are left: {each.name} and what follows are the next call's")
                 break
             whole = not began or seconds == each.minutes * 60
             began |= day.do(each, versions, environment, seconds, whole=whole) is not State.SKIPPED
@@ -144,6 +146,8 @@ class Day:
             if here != lock:
                 print(f"{name}: {here}; uv.lock has {lock}")
         told = {name: [versions[name], ""] for name in ("Python", GPUS) if name in versions}
+        if not others and GPUS in self.versions:  # a call that sees no GPU says nothing of what is here
+            told.setdefault(GPUS, self.versions[GPUS])
         self.versions = {**told, **{name: list(pair) for name, pair in both.items()}}
         self._write()
 
@@ -172,7 +176,11 @@ class Day:
     ) -> State:
         """Run a slice for so many seconds at most, and note how it ended. `whole`: more it will not get in another call."""
         if lacking := [DISTRIBUTIONS.get(name, name) for name in each.needs if name not in versions]:
-            return self._note(each, State.SKIPPED, 0.0, f"not installed: {', '.join(lacking)}")
+            why = f"not installed: {', '.join(lacking)}"
+            if self.slices.get(each.name, {}).get("state", State.SKIPPED) == State.SKIPPED:
+                return self._note(each, State.SKIPPED, 0.0, why)
+            print(f"== {each.name}: {why}; what it found before stays")
+            return State.SKIPPED
         print(f"== {each.name}: {each.asks} (at most {seconds / 60:.1f} min)", flush=True)
         log = self._folder / f"{each.name}.log"
         before = log.stat().st_size if log.exists() else 0

@@ -226,6 +226,28 @@ def test_one_whose_file_is_gone_is_done_again(day: gpu_day.Day, asking: Callable
     assert day.left([one]) == [one]
 
 
+def test_a_call_that_sees_no_gpu_or_lacks_a_package_leaves_what_was_found(
+    day: gpu_day.Day, asking: Callable[..., Slice]
+) -> None:
+    seen = {**_VERSIONS, gpu_day.GPUS: "1 x NVIDIA H200"}
+    day.note_versions(seen)
+    failing = asking("sys.exit(1)", needs=("deepspeed",))
+    day.do(failing, {**seen, "deepspeed": "0.19.8"}, os.environ, 60.0)
+    day.note_versions(_VERSIONS)
+    day.do(failing, _VERSIONS, os.environ, 60.0)
+    assert day.versions[gpu_day.GPUS][0] == "1 x NVIDIA H200"
+    assert day.slices["one"]["state"] == "failed"
+    assert day.left([failing]) == [failing]
+
+
+def test_a_python_without_torch_is_refused_and_changes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gpu_day, "FOLDER", tmp_path)
+    monkeypatch.setattr(gpu_day, "installed", lambda _: {"Python": "3.12.3"})
+    with pytest.raises(SystemExit, match="has no torch: name a Python that has one"):
+        gpu_day.main([])
+    assert not (tmp_path / "gpu-day.json").exists()
+
+
 def test_what_another_gpu_or_torch_found_is_put_aside(day: gpu_day.Day, tmp_path: Path) -> None:
     here = {**_VERSIONS, "GPUs": "1 x NVIDIA H200"}
     day.note_versions(_VERSIONS)  # nothing told of GPUs: that is no other
