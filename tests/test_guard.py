@@ -15,7 +15,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 DISTRIBUTIONS = sorted(path.parent.name for path in ROOT.glob("*/pyproject.toml"))
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
-SKIPPED = {"__pycache__", "node_modules", "out", "dist"}
+SKIPPED = {"__pycache__", "node_modules", "out", "dist", "results"}
 
 
 def files(folder: Path = ROOT) -> Iterator[Path]:
