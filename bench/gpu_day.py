@@ -29,7 +29,6 @@ import argparse
 import fcntl
 import signal
 import time
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -39,11 +38,10 @@ from typing import Any
 import gpu_page
 import gpu_process
 import gpu_results
-from gpu_python import DISTRIBUTIONS, GPUS, ROOT, TOLD, installed, surroundings
+from gpu_python import DISTRIBUTIONS, GPUS, ROOT, TOLD, installed, locked, surroundings
 from gpu_slices import SLICES, Slice, named, others
 
 FOLDER = ROOT / "bench" / "results" / "gpu"
-_LOCK = ROOT / "uv.lock"
 _KEPT_WORDS = 300
 """Characters of a slice's last words."""
 _LEAST_SECONDS = 30.0
@@ -140,8 +138,10 @@ class Day:
             print(
                 f"what is in {self._folder} is of {was}: it is in {self._put_aside().name} now, and the day begins anew"
             )
-        locked = {one["name"]: one.get("version", "") for one in tomllib.loads(_LOCK.read_text())["package"]}
-        both = {name: (versions.get(name, "not there"), locked.get(DISTRIBUTIONS.get(name, name), "")) for name in TOLD}
+        lock_of = {name: one.get("version", "") for name, one in locked().items()}
+        both = {
+            name: (versions.get(name, "not there"), lock_of.get(DISTRIBUTIONS.get(name, name), "")) for name in TOLD
+        }
         for name, (here, lock) in both.items():
             if here != lock:
                 print(f"{name}: {here}; uv.lock has {lock}")

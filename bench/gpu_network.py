@@ -15,6 +15,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+import forked_ranks
 import gpu_count
 import gpu_results
 from data_report import RESULTS
@@ -45,16 +46,10 @@ def main() -> int:
         gpu_results.write(options.result, {"told": told})
         print(told)
         return 0
-    pids = []
-    for local in range(gpus):
-        if (pid := os.fork()) == 0:
-            os._exit(_rank(local, gpus, options))
-        pids.append(pid)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-    return 1 if any(codes) else 0
+    return forked_ranks.run(gpus, lambda local: _rank(local, gpus, options))
 
 
-def _rank(local: int, gpus: int, options: argparse.Namespace) -> int:
+def _rank(local: int, gpus: int, options: argparse.Namespace) -> None:
     os.environ["GPUS_PER_NODE"] = "0" if options.cpus else str(gpus)
     preload.settle_environment()
     host, _, port = options.master.rpartition(":")
@@ -79,7 +74,6 @@ def _rank(local: int, gpus: int, options: argparse.Namespace) -> int:
         )
         if not options.cpus:
             gpu_results.write(options.result, found)
-    return 0
 
 
 if __name__ == "__main__":

@@ -7,9 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from gpu_slices import TESTS
 
@@ -28,6 +30,11 @@ DISTRIBUTIONS = {
 }
 """Of imports that have another name than what is installed."""
 _SOURCES = ("api", "client", "trainer", "importer", "local")
+
+
+def locked() -> dict[str, dict[str, Any]]:
+    """What uv.lock says of each package, by its name."""
+    return {one["name"]: one for one in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
 
 
 def installed(environment: Mapping[str, str]) -> dict[str, str]:

@@ -15,13 +15,12 @@ import re
 import subprocess
 import sys
 import tempfile
-import tomllib
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpu_python import MAX_WHEELS, ROOT
+from gpu_python import MAX_WHEELS, locked
 from packaging.markers import Marker
 
 _WANTED = ("oarlock-trainer", "oarlock-import", "oarlock-local")
@@ -39,7 +38,7 @@ def main() -> None:
     parser.add_argument("--there", type=Path, help="a file with lines NAME==VERSION of what the machine has")
     parser.add_argument("--cuda", default="130", help="of the machine's torch: 130 for 13.0")
     options = parser.parse_args()
-    packages = {one["name"]: one for one in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
+    packages = locked()
     lines = options.there.read_text().splitlines() if options.there else []
     there = {_normalized(line.partition("==")[0]) for line in lines}
     names = [name for name in sorted(needed(packages, options.python)) if not _NEVER.match(name) and name not in there]
