@@ -6,12 +6,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jobs import job, spec
 from worlds import World
 
-from oarlock_operator.decide import finished_ranks
 from oarlock_operator.model.plan import DeletePods
 
 GRACE = 5
@@ -118,8 +115,3 @@ def test_a_rank_that_runs_anew_has_not_ended_well_yet() -> None:
     world.pods[pod.name] = replace(pod, uid="new", ending=None, incarnation=2)
     world.settle()
     assert world.job.status.attempts[-1].succeeded_ranks is None
-
-
-@given(st.sets(st.integers(0, 1200)))
-def test_ranks_are_read_as_they_were_written(ranks: set[int]) -> None:
-    assert finished_ranks.from_ranges(finished_ranks.as_ranges(ranks)) == ranks

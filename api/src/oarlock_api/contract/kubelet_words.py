@@ -1,17 +1,15 @@
 """What a kubelet and its container runtime call the end of a pod or a container that they cannot, or will not, run.
 
-From the sources of Kubernetes 1.36 (below pkg/kubelet) and containerd 2.4 (internal/cri). Nothing here is a closed list:
-whatever ends a pod before one of its containers ran is its node's word about itself, unless it is known to be about the pod.
+From the sources of Kubernetes 1.36 (below pkg/kubelet) and containerd 2.4 (internal/cri). Operator and client go
+by this one table.
 """
 
 from __future__ import annotations
 
 REJECTED = "Pod was rejected: "
 """How kubelet.go's rejectPod begins its words for a pod that it does not admit, whatever the reason."""
-NOT_THE_NODES = frozenset({"DeadlineExceeded"})
-"""Reasons of a pod that failed without a container's exit code, and that another node would give as well
-(active_deadline.go). All others, TopologyAffinityError, OutOfcpu, NodeShutdown or one of a release to come, may be another
-node's to run."""
+NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
+"""Reasons of a container that its runtime could not start; of any other, the words are those of the program itself."""
 _NOBODY_KNOWS = {
     "ContainerStatusUnknown": None,  # status_manager.go, kubelet_pods.go: the container is nowhere; the code 137 is made up
     "Unknown": 255,  # containerd's recovery after its own end, or the node's: internal/cri/server/restart.go

@@ -14,6 +14,7 @@ from oarlock.parts import part, texts
 from oarlock.story import Evidence, Trouble
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.health import GpuVerdict
+from oarlock_api.contract.kubelet_words import NEVER_RAN, nobody_knows
 from oarlock_api.contract.report import Report
 from oarlock_api.contract.wire import integer, text
 
@@ -71,9 +72,9 @@ def of_pod(pod: Pod, *, job: str) -> Trouble | None:
         return _of_pod(pod, cause, f"pod {pod.name} failed: {said}", job)
     if ending.reason == "OOMKilled":
         cause = Cause.OOM_KILLED
-    elif ending.reason == "ContainerStatusUnknown" or (ending.reason, ending.code) == ("Unknown", 255):
+    elif nobody_knows(ending.reason, ending.code):
         cause = Cause.END_UNKNOWN
-    elif ending.reason in {"StartError", "ContainerCannotRun"}:
+    elif ending.reason in NEVER_RAN:
         cause = words.of_kubelet(f"{ending.reason}: {ending.message}") or Cause.CONTAINER_NOT_STARTED
     elif ending.code == _KILLED:
         cause = Cause.KILLED_AFTER_GRACE if pod.deleting else Cause.KILLED

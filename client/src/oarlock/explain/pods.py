@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oarlock.facts.model import Object
+from oarlock_api.contract.kubelet_words import REJECTED
 from oarlock_api.contract.names import AVOIDED_ANNOTATION, Label
 from oarlock_api.contract.node_affinity import kept_off
 from oarlock_api.contract.report import Report, parse_report
@@ -65,7 +66,7 @@ def read_pod(raw: Object) -> Pod:
     placed = bool(spec.get("nodeName"))
     queue = conditions.get("TerminationTarget") or {}
     # What a kubelet did not let in has its own words for it, and was never there.
-    evicted = status.get("reason") == "Evicted" and not str(status.get("message")).startswith("Pod was rejected: ")
+    evicted = status.get("reason") == "Evicted" and not str(status.get("message")).startswith(REJECTED)
     return Pod(
         name=metadata["name"],
         uid=metadata.get("uid", ""),

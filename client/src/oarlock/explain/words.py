@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from oarlock.explain.causes import Cause
+from oarlock_api.contract.kubelet_words import REJECTED
 from oarlock_api.contract.program_endings import PROGRAM_ENDINGS
 
 Row = tuple[str, Cause]
@@ -98,7 +99,7 @@ _KUBELET: tuple[Row, ...] = (
         r"its image (has no|lacks)|executable file .*not found|exec: .*(no such file|permission denied)",
         Cause.PROGRAM_MISSING,
     ),
-    (r"Pod was rejected: |UnexpectedAdmissionError|^OutOf|NodeAffinity|Allocate failed", Cause.REFUSED_BY_NODE),
+    (rf"{REJECTED}|UnexpectedAdmissionError|^OutOf|NodeAffinity|Allocate failed", Cause.REFUSED_BY_NODE),
     (
         (
             r"CreateContainerError|RunContainerError|CreateContainerConfigError|StartError|ContainerCannotRun|"

@@ -5,10 +5,10 @@ Whoever deletes such a pod afterwards, be it a collector of finished pods or fin
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from oarlock_api.contract.names import pod_name
+from oarlock_api.contract.ranges import as_ranges, from_ranges
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.model.observation import Ending, Observation, Pod
 
@@ -43,20 +43,3 @@ def _written(o: Observation) -> frozenset[int]:
     return next(
         (from_ranges(one.succeeded_ranks) for one in status.attempts if one.number == status.attempt), frozenset()
     )
-
-
-def as_ranges(ranks: Collection[int]) -> str:
-    """Numbers as people write them: 0-3,8."""
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-
-
-def from_ranges(text: str | None) -> frozenset[int]:
-    """What as_ranges wrote."""
-    ends = [part.partition("-") for part in (text or "").split(",") if part]
-    return frozenset(rank for first, _, last in ends for rank in range(int(first), int(last or first) + 1))

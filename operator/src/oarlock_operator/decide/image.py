@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.kubelet_words import NEVER_RAN
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, cannot_run
-from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND, NEVER_RAN
+from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND
 from oarlock_operator.model.observation import Observation
 from oarlock_operator.model.reasons import Reason
 

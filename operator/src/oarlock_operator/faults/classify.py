@@ -7,10 +7,10 @@ from enum import StrEnum
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.health import GpuVerdict
+from oarlock_api.contract.kubelet_words import NEVER_RAN
 from oarlock_api.contract.program_endings import program_ending
 from oarlock_api.history import FaultGPU
-from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND, NEVER_RAN, missing_program, remedy
-from oarlock_operator.model.kubelet_words import NOT_THE_NODES
+from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND, missing_program, remedy
 from oarlock_operator.model.observation import Ending, Pod
 from oarlock_operator.model.reasons import Reason
 
@@ -124,6 +124,10 @@ _BUDGETS = {
 }
 
 
+_NOT_THE_NODES = frozenset({"DeadlineExceeded"})
+"""Reasons of a pod that failed without a container's exit code, and that another node would give as well
+(active_deadline.go). All others, TopologyAffinityError, OutOfcpu, NodeShutdown or one of a release to come, may be another
+node's to run."""
 KILLED = 128 + 9
 
 
@@ -186,7 +190,7 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
         # An eviction costs nothing; this pod was never let in.
         reason = Reason.REFUSED_BY_NODE if ending.reason == Reason.EVICTED else ending.reason or Reason.POD_FAILED
         # An init container that failed leaves no reason: it is the pod's own.
-        avoid = Avoid.RATHER if ending.reason and reason not in NOT_THE_NODES else Avoid.NO
+        avoid = Avoid.RATHER if ending.reason and reason not in _NOT_THE_NODES else Avoid.NO
         return Fault(pod, FailureClass.PREFLIGHT, reason, f"{where}: {said}", Budget.INFRASTRUCTURE, avoid)
     if ending.unexplained:
         return _lost_sight_of(pod, ending, where)

@@ -14,8 +14,6 @@ _NOT_THERE = re.compile(
     r'exec: \\?"(?P<runc>[^"\\]{1,256})\\?": (?:executable file not found|stat [^:]+: no such file|permission denied)'
     r"|executable file [`'](?P<crun>[^`']{1,256})[`'] not found"
 )
-NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
-"""What kubelets call the ending of such a container; of any other, the words are those of the program itself."""
 COMMAND_NOT_FOUND = 127
 """What shells end with; where the agent runs, it has its own words for what it started. And Docker, for hooks too."""
 _OWN = "oarlock-trainer"

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from oarlock_api.contract.kubelet_words import nobody_knows
 from oarlock_api.contract.report import Report
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.scheduling import Gang
 from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.model.kubelet_words import nobody_knows
 from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Node, Pool
 

@@ -66,11 +66,12 @@ class TroubledNodes:
 
     def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
         """Remember a node's state; whether its trouble changed with this, or our mark on it is to be removed."""
+        seen = read_node(raw)
         if deleted:
-            self._boots.pop(raw["metadata"]["name"], None)
+            self._boots.pop(seen.name, None)
         else:
-            self._note_boot(read_node(raw))
-        node = replace(read_node(raw), exists=not deleted, boot_id="", strikes=(), uid="", cordon=None, given_back=None)
+            self._note_boot(seen)
+        node = replace(seen, exists=not deleted, boot_id="", strikes=(), uid="", cordon=None, given_back=None)
         troubled = deleted or not node.ready or node.maintenance is not None
         before = self._troubled.pop(node.name, None)
         if troubled:

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from oarlock_api.contract.kubelet_words import REJECTED
 from oarlock_api.contract.names import KIND, Label
 from oarlock_api.contract.wire import text
 from oarlock_operator.faults.report import NotTrustedError, trusted_report
 from oarlock_operator.manifests.pod import CONTAINER
-from oarlock_operator.model.kubelet_words import REJECTED
 from oarlock_operator.model.observation import Ending, Pod, Program
 from oarlock_operator.pods.last_lines import last_lines
 from oarlock_operator.pods.pod_program import Annotations, mounts_key, read_program

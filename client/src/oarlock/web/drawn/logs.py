@@ -14,6 +14,7 @@ from oarlock.report.markup import Html, element, joined, with_code
 from oarlock.report.words import when
 from oarlock.web.ask import Region, View
 from oarlock.web.tails import BLOCK_LINES, MOST_BLOCKS, Block, Seen
+from oarlock_api.contract.ranges import as_ranges
 
 MOST_PODS = 16
 """Whose logs are read at once: each is a connection to the API server."""
@@ -69,13 +70,7 @@ def _is_number(text: str) -> bool:
 
 def told(pods: frozenset[int]) -> str:
     """As people write them: 0-3, 8."""
-    runs: list[list[int]] = []
-    for pod in sorted(pods):
-        if runs and pod == runs[-1][-1] + 1:
-            runs[-1].append(pod)
-        else:
-            runs.append([pod])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return as_ranges(pods, separator=", ")
 
 
 def logs(
