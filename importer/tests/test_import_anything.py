@@ -47,7 +47,11 @@ def _blocks(names: Any, blocks: dict[str, Any], most: int = 3) -> st.SearchStrat
     return st.builds(lambda outer, inner: outer | inner, _some(names, most), nested)
 
 
-@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(400),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     changed=_some(OPTIONS, 6),
     dataset=_blocks(table(*DATASET), {"parquet": PARQUET}),

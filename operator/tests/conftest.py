@@ -6,14 +6,14 @@ and fails the session at its end, whether or not a test has noticed.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from gangs import SETTINGS
 from hypothesis import HealthCheck, settings
-from processes import ROOT, Api, Resident, api_with_crd
+from processes import LOGS, ROOT, Api, Resident, api_with_crd
 from status_pod import Server, serving
 
 from oarlock_operator.model.job_memory import JobMemory
@@ -31,6 +31,15 @@ ALL_RIGHTS: dict[str, Any] = {
     "trainerImage": "registry.example.com/oarlock/trainer:1",
     "gang": dict.fromkeys(("kueue", "volcano", "coscheduling", "kai", "native"), True),
 }
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails says what the operators that ran beside it said last."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"the end of {log}", log.read_text(errors="replace")[-6000:]) for log in LOGS]
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,11 +58,20 @@ class Gang:
         return {pod["metadata"]["name"].removeprefix(self.name + "-"): pod for pod in found["items"]}
 
     def wait_for_pods(self, *names: str) -> None:
-        eventually(lambda: sorted(self.pods()) == sorted(names) or None, f"pods {names}")
+        eventually(lambda: sorted(self.pods()) == sorted(names) or None, self.told(f"pods {names}"))
 
     def wait_for_phase(self, phase: str) -> dict[str, Any]:
-        eventually(lambda: self.status.get("phase") == phase or None, f"phase {phase}")
+        eventually(lambda: self.status.get("phase") == phase or None, self.told(f"phase {phase}"))
         return self.status
+
+    def told(self, what: str) -> Callable[[], str]:
+        """What was waited for, and how things stand instead."""
+
+        def now() -> str:
+            pods = {name: pod["status"] for name, pod in self.pods().items()}
+            return f"{what}; {self.name}'s status: {json.dumps(self.status)}; its pods': {json.dumps(pods)}"
+
+        return now
 
     def set_state(self, pod: str, **state: Any) -> None:
         """What a kubelet would write."""

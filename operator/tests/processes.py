@@ -73,6 +73,10 @@ def api_with_crd(control_plane: Cluster) -> Api:
     return Api(control_plane.kubeconfig)
 
 
+LOGS: list[Path] = []
+"""Of the operators that run now: a test that fails shows their last words."""
+
+
 @contextmanager
 def operator(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run oarlock-operator for the length of the block; it must still live at its end, unless it was killed.
@@ -84,9 +88,11 @@ def operator(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[subproces
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OARLOCK_")}
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    LOGS.append(log)
     try:
         yield process
     finally:
+        LOGS.remove(log)
         alive = process.poll() is None
         process.send_signal(signal.SIGTERM)
         try:

@@ -144,11 +144,11 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(li
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     like_kueue.merge(f"{path}/{name}/status", {"status": {"conditions": [quota]}})
-    eventually(lambda: "insufficient unused quota" in gang.status["message"] or None, "Kueue's words")
+    eventually(lambda: "insufficient unused quota" in gang.status["message"] or None, gang.told("Kueue's words"))
     assert gang.condition("Scheduled")["reason"] == "Queued"
     ungate(gang)
     gang.run()
-    eventually(lambda: gang.status["phase"] != "Queued" or None, "the end of the queue")
+    eventually(lambda: gang.status["phase"] != "Queued" or None, gang.told("the end of the queue"))
     record = gang.status["attempts"][0]
     assert record["stageMilliseconds"]["queue"] > 0
     taken = {
@@ -161,7 +161,7 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(li
         known = gang.pods()[pod]["status"]["conditions"]
         gang.api.merge(f"{PODS}/{gang.name}-{pod}/status", {"status": {"conditions": [*known, taken]}})
     gang.api.call("DELETE", f"{PODS}/{gang.name}-1-0")
-    eventually(lambda: gang.status["attempt"] == 2 or None, "the next attempt")
+    eventually(lambda: gang.status["attempt"] == 2 or None, gang.told("the next attempt"))
     assert gang.status["attempts"][1]["reason"] == "Evicted"
     assert gang.status["restarts"]["infrastructure"] == gang.status["restarts"]["application"] == 0
     gang.wait_for_phase("Queued")

@@ -7,6 +7,7 @@ import json
 import selectors
 import socket
 import threading
+import time
 from typing import Any
 
 from oarlock_local import patience
@@ -18,10 +19,33 @@ from oarlock_trainer.agent.link.protocol import Hello, News, PeerLost, decode, e
 JOB_UID = "uid-of-job"
 ATTEMPT = 3
 HEARTBEAT = 0.05
-SILENCE = 1.0
+SILENCE = 30.0
 SHORT_SILENCE = 0.5
 """Of a gang in which somebody falls silent, and is waited for."""
 KEY = b"k" * 32
+
+
+class GangClock:
+    """Time that passes for links in one process as long as the thread of each of them looks at it.
+
+    A machine that is busy runs one of them and lets the others wait: that is no silence of theirs.
+    """
+
+    def __init__(self, heartbeat: float) -> None:
+        self._heartbeat, self._lock = heartbeat, threading.Lock()
+        self._real = time.monotonic()
+        self._seconds = 0.0
+        self._looks: dict[threading.Thread, float] = {}
+
+    def __call__(self) -> float:
+        with self._lock:
+            self._looks = {thread: at for thread, at in self._looks.items() if thread.is_alive()}
+            if threading.current_thread().name == "gang-link":
+                self._looks[threading.current_thread()] = self._seconds
+            real = time.monotonic()
+            passed, self._real = real - self._real, real
+            self._seconds = min(self._seconds + passed, min(self._looks.values(), default=self._seconds) + self._heartbeat)
+            return self._seconds
 
 
 class Gang:
@@ -37,7 +61,9 @@ class Gang:
         key: bytes | None = None,
         replaces: bool = False,
         chooses: bool = False,
+        clock: GangClock | None = None,
     ) -> None:
+        self.clock = clock or GangClock(heartbeat)
         self.nodes, self.heartbeat, self.silence, self.key = nodes, heartbeat, silence, key
         self.replaces, self.chooses = replaces, chooses
         self.links: dict[int, GangLink] = {}
@@ -52,7 +78,7 @@ class Gang:
             "job_uid": JOB_UID, "attempt": ATTEMPT, "nodes": self.nodes, "leader": "127.0.0.1",
             "heartbeat": self.heartbeat, "silence": self.silence, "key": self.key,
             "replaces": self.replaces,
-            "chooses": self.chooses,
+            "chooses": self.chooses, "clock": self.clock,
         } | settings  # fmt: skip
         link = self.links[rank] = GangLink(rank=rank, port=self.port if port is None else port, **settings)
         self._news[rank] = []
@@ -92,7 +118,7 @@ class Gang:
 
 def time_of_silence(gang: Gang) -> None:
     """Wait as long as the gang takes to call somebody silent: that long it takes another gang of the same pace."""
-    other = Gang(2, heartbeat=gang.heartbeat, silence=gang.silence)
+    other = Gang(2, heartbeat=gang.heartbeat, silence=gang.silence, clock=gang.clock)
     try:
         other.join_all()
         other.crash(1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import select
 import sys
+import time
 
 from gangs import Gang
 
@@ -19,7 +20,7 @@ def main() -> None:
     port, heartbeat, silence, nodes, *ranks = sys.argv[1:]
     gang = Gang(int(nodes), heartbeat=float(heartbeat), silence=float(silence), port=int(port))
     for rank in map(int, ranks):
-        link = gang.join(rank)
+        link = gang.join(rank, clock=time.monotonic)
         gang.port = link.port
     say(gang.port)
     gang.stand(*(int(rank) for rank in ranks if rank != "0"))

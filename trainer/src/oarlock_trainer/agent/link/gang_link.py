@@ -50,7 +50,7 @@ class GangLink:
     Rank 0 listens on `port` (0 takes any free one, and `port` says which), the others connect to `leader`:`port`.
     Raises OSError where rank 0's port is taken. `key` is the attempt's: with it, nobody's words count who does not know it.
     `descriptor` is readable when there is news, None for a single node. `incarnation`, `replaces`, `chooses` and `surge` are
-    as a Gang has them.
+    as a Gang has them. Silence is judged by `clock`, in seconds.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class GangLink:
         replaces: bool = False,
         chooses: bool = False,
         surge: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.port = port
         self._nodes = {rank: node}
@@ -97,7 +98,7 @@ class GangLink:
             chooses=chooses,
             surge=surge,
         )
-        self._loop = loop = Loop(heartbeat=heartbeat)
+        self._loop = loop = Loop(heartbeat=heartbeat, clock=clock)
         self.descriptor = loop.news_notifier.descriptor
         self._role: Role
         if rank == 0:

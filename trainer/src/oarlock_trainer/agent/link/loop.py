@@ -52,11 +52,12 @@ class AwakeClock:
 class Loop:
     """The thread's state. Only news(), do(), `cause` and the notifiers may be touched from other threads."""
 
-    def __init__(self, *, heartbeat: float) -> None:
+    def __init__(self, *, heartbeat: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.selector = selectors.DefaultSelector()
         self.orders_notifier = Notifier()
         self.news_notifier = Notifier()
-        self._clock = AwakeClock(time.monotonic(), longest=heartbeat)
+        self._monotonic = clock
+        self._clock = AwakeClock(clock(), longest=heartbeat)
         self._orders: deque[Callable[[], None]] = deque()
         self._news: deque[News] = deque()
         self._newest: dict[int | type, News] = {}
@@ -78,7 +79,7 @@ class Loop:
         wait = 0.0
         while not role.over:
             events = self.selector.select(wait)
-            self._clock.advance(time.monotonic())
+            self._clock.advance(self._monotonic())
             for key, mask in events:
                 key.data(mask)
             while self._orders:
