@@ -44,7 +44,9 @@ class GangClock:
                 self._looks[threading.current_thread()] = self._seconds
             real = time.monotonic()
             passed, self._real = real - self._real, real
-            self._seconds = min(self._seconds + passed, min(self._looks.values(), default=self._seconds) + self._heartbeat)
+            self._seconds = min(
+                self._seconds + passed, min(self._looks.values(), default=self._seconds) + self._heartbeat
+            )
             return self._seconds
 
 
