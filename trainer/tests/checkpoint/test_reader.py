@@ -166,3 +166,40 @@ def test_more_checkpoints_than_the_fence_lists_are_kept_over_takeovers(tmp_path:
     for attempt in (2, 3):
         start(job(tmp_path, attempt=attempt))
     assert len(list((tmp_path / "checkpoints").iterdir())) == 70
+
+
+def test_people_are_told_which_newer_checkpoints_do_not_count_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, save = start(job(tmp_path, attempt=1))
+    for step in (10, 20, 30):
+        save(step)
+    checkpoints = tmp_path / "checkpoints"
+    manifest = checkpoints / "step-30-a1" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:50])
+    flip(checkpoints / "step-20-a1")
+    assert resumed(job(tmp_path, attempt=2)) == 10
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[0] for line in said] == [
+        f"checkpoint {checkpoints}/step-30-a1 is passed over",
+        f"checkpoint {checkpoints}/step-20-a1 is damaged, as a file of it has another hash",
+    ]
+
+
+def test_a_job_whose_checkpoints_are_all_damaged_says_that_it_begins_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, save = start(job(tmp_path, attempt=1))
+    for step in (10, 20):
+        save(step)
+        flip(tmp_path / "checkpoints" / f"step-{step}-a1")
+    assert resumed(job(tmp_path, attempt=2)) is None
+    assert "none of 2 checkpoints is whole: training begins at step 0" in capsys.readouterr().err
+
+
+def flip(checkpoint: Path) -> None:
+    """Change a byte of a rank's file, and not its size."""
+    file = checkpoint / "rank-00000.state"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)

@@ -66,6 +66,7 @@ def test_a_job_of_this_machine_has_its_paths_here_and_no_secrets(tmp_path: Path)
     assert training.model.path == "/models/flux"
     assert training.s3_connections[0].credentials_secret_ref is None
     assert training.tracking[0].secret_ref is None
+    assert file.paths == {"/the-claim": str(tmp_path), "/the-claim/photos": f"{tmp_path}/far"}
     assert not path.exists()
 
 

@@ -183,3 +183,12 @@ def test_the_places_of_one_service_share_its_limit_of_requests(given: Locations,
         with ThreadPoolExecutor(3) as pool:
             assert list(pool.map(ask, ("one", "two", "three"), [asked] * 3, [seconds] * 3)) == [at_once] * 3
         three.reset()
+
+
+def test_an_absolute_name_of_a_pod_is_found_where_its_path_lies_here(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"1")
+    files = Locations(paths={"/output": str(tmp_path)}).files_at(Location(path=str(tmp_path / "far")), FIELD)
+    found = files.find("/output/a.png")
+    assert found is not None
+    assert (found.name, files.read("/output/a.png")) == ("/output/a.png", b"1")
+    assert files.find("/outputs/a.png") is None

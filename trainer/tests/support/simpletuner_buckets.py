@@ -24,9 +24,9 @@ SAMPLE = "simpletuner.helpers.image_manipulation.training_sample"
 ALIGNMENTS = {"Flux1": 64, "Flux2": 16, "StableDiffusion3": 64, "QwenImage": 32, "Wan": 32, "ZImage": 64}
 """What its models set aspect_bucket_alignment to (helpers/models/*/model.py); of Z-Image the option's default."""
 RESOLUTIONS = {
-    "PixelArea": (512, 640, 768, 1024, 1280, 1536),
-    "Area": (0.25, 0.5, 0.6, 1.0, 1.5, 2.0, 4.0),
-    "Pixel": (512, 576, 768, 1024),
+    "PixelArea": (128, 192, 256, 384, 480, 512, 640, 768, 1024, 1280, 1536),
+    "Area": (0.05, 0.1, 0.25, 0.5, 0.6, 1.0, 1.5, 2.0, 4.0),
+    "Pixel": (128, 256, 384, 480, 512, 576, 720, 768, 1024),
 }
 PICTURES = (
     (1000, 1000),

@@ -140,9 +140,10 @@ def test_a_library_gives_prompts_by_their_names_also_in_simpletuners_longer_form
     [
         pytest.param("{", "no JSON", id="broken"),
         pytest.param([1], "no JSON object", id="list"),
-        pytest.param({"a": 1}, '"a" in library.json has no prompt', id="number"),
-        pytest.param({"..": "a"}, "no name for a file", id="no name"),
-        pytest.param({"a b": "a", "a-b": "b"}, "a file of its own", id="same file"),
+        pytest.param({"a": 1}, '"a" in library.json has no text', id="number"),
+        pytest.param({"..": "a"}, "has none of a-z, A-Z and 0-9", id="no name"),
+        pytest.param({"a b": "a", "a-b": "b"}, '"a-b" and "a b" in library.json would both', id="same file"),
+        pytest.param({"Boat": "a", "boat": "b"}, "files called boat", id="same file where case counts for nothing"),
         pytest.param({"boat": "another"}, 'the prompt "boat" would get the same file', id="same as in the job"),
         pytest.param({f"p{number}": "a" for number in range(256)}, "257 prompts", id="too many"),
     ],

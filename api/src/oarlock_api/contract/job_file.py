@@ -40,7 +40,7 @@ class JobFile:
     `training` is what spec.training sets, in the API's names, and `training_defaults` the defaults of what it leaves open;
     both are empty where the job has a trainer of its own, `custom`. `ports.rendezvous` is 0 where whoever starts the ranks
     says in their environment where they meet. `spares` pods stand by beyond the first `nodes`; with `elastic` a round may
-    have fewer members than `nodes`.
+    have fewer members than `nodes`. `paths`: where a path of a pod lies for a job that runs on one machine.
     """
 
     job: str
@@ -62,6 +62,7 @@ class JobFile:
     spares: int = 0
     elastic: Elastic | None = None
     history: HistoryBounds = field(default_factory=HistoryBounds)
+    paths: dict[str, Any] = field(default_factory=dict)
 
     @property
     def whole_training(self) -> dict[str, Any]:

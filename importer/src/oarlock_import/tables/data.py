@@ -46,7 +46,9 @@ DATA: tuple[Row, ...] = (
         "a missing file stops the run when there are many, and is counted when there are few", "ignore_missing_files"
     ),
     *refused("one caption is drawn as it is", "caption_shuffle"),
-    *ignored("sides are multiples of what SimpleTuner sets for the family, below 512 of 16", "aspect_bucket_alignment"),
+    *ignored(
+        "sides are multiples of what SimpleTuner sets for the family, below 128 pixels of 16", "aspect_bucket_alignment"
+    ),
     *ignored(
         "the length of a bucket is told before the start; no bucket is dropped in silence", "disable_bucket_pruning"
     ),

@@ -133,6 +133,10 @@ class Checkpoint:
     in_memory: bool = False
 
 
+_TOLD = 4
+"""Lines about folders that do not count."""
+
+
 def shard_name(rank: int) -> str:
     """File that a rank writes."""
     return f"rank-{rank:05}.state"
@@ -188,6 +192,20 @@ def read(path: Path) -> Checkpoint:
     if (manifest.step, manifest.attempt) != parsed:
         raise InvalidError(f"it holds step {manifest.step} of attempt {manifest.attempt}, not what its name says")
     return Checkpoint(path, *parsed, manifest)
+
+
+def invalid_after(output: Path, step: int) -> list[tuple[Path, str]]:
+    """The newest folders, at most _TOLD, that have the name of a checkpoint after this step and are none; and why not."""
+    folder = output / CHECKPOINTS
+    named = [(parse_checkpoint_name(path.name), path) for path in folder.iterdir()] if folder.is_dir() else []
+    after = sorted(((key, path) for key, path in named if key and key[0] > step), reverse=True)
+    found = []
+    for _, path in after[:_TOLD]:
+        try:
+            read(path)
+        except InvalidError as error:
+            found.append((path, str(error)))
+    return found
 
 
 def valid_checkpoints(output: Path) -> list[Checkpoint]:

@@ -14,7 +14,8 @@ from oarlock_trainer.checkpoint import canary
 from oarlock_trainer.checkpoint.commit import discard
 from oarlock_trainer.checkpoint.copies import Copies
 from oarlock_trainer.checkpoint.fetch import fetch_newest
-from oarlock_trainer.checkpoint.format import Checkpoint, digest, valid_checkpoints
+from oarlock_trainer.checkpoint.format import Checkpoint, digest, invalid_after, valid_checkpoints
+from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import TEMPORARY
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
 from oarlock_trainer.runtime.heartbeat import Heartbeat, with_heartbeat
@@ -35,6 +36,7 @@ def take_over(
 
     Every rank verifies its share of the hashes. A damaged one is passed over for the next older one. Where the output has
     none, the newest of `copies` is fetched, where there are any; `go_on` is called meanwhile, and may raise to stop.
+    People are told of each that is newer than the chosen one, and why it does not count.
     Raises FencedError, StorageError, PeerLostError where another node's storage is not ours, or ConfigurationError where
     checkpoint.resume asks for one and there is none.
     """
@@ -44,7 +46,7 @@ def take_over(
         if all(ranks.gather(ranks.all_or_none(partial(_share_is_whole, candidate, ranks)))):
             return candidate
         # It looks valid by its sizes: rotation would keep it, and delete good ones for it.
-        ranks.decide(partial(_discard, candidate))
+        ranks.decide(partial(_discard_damaged, candidate))
     if copies and job.training.task is not Task.PREPROCESS:  # which needs none
         own = job.file.job_uid if job.training.checkpoint.resume is Resume.NEVER else ""
         if found := fetch_newest(copies, job.output, ranks, fence, job_uid=own, go_on=go_on):
@@ -53,6 +55,11 @@ def take_over(
         raise ConfigurationError(
             f"checkpoint.resume is Required and {job.output / CHECKPOINTS} holds no valid checkpoint"
             f"{', nor does checkpoint.upload' if copies else ''}: correct output.directory, or set checkpoint.resume: Auto"
+        )
+    if candidates and ranks.rank_info.is_leader:
+        channel.tell(
+            f"none of {len(candidates)} checkpoints is whole: training begins at step 0. To have such a job end instead, set "
+            "checkpoint.resume: Required"
         )
     return None
 
@@ -97,6 +104,8 @@ def _take_fence(job: Job, fence: Fence) -> list[Checkpoint]:
         found = valid_checkpoints(job.output)
         counting = [one for one in found if _counts(one, previous)]
         fence.take(one.path.name for one in counting)
+        for path, why in invalid_after(job.output, found[0].step if found else -1):
+            channel.tell(f"checkpoint {path} is passed over: {why}")
         _clean(job)
         for one in found[: found.index(counting[0])] if counting else []:
             if one.manifest.job_uid == fence.owner.job_uid:
@@ -111,6 +120,11 @@ def _take_fence(job: Job, fence: Fence) -> list[Checkpoint]:
 def _discard(found: Checkpoint) -> None:
     with storage(f"removing the checkpoint {found.path}, which does not count"):
         discard(found.path)
+
+
+def _discard_damaged(found: Checkpoint) -> None:
+    channel.tell(f"checkpoint {found.path} is damaged, as a file of it has another hash: it is removed")
+    _discard(found)
 
 
 def _counts(found: Checkpoint, previous: Previous) -> bool:

@@ -21,6 +21,7 @@ from oarlock_api.mistakes import mistakes
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.training import Training
 from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.storage.local import here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,15 +87,15 @@ def output_here(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> s
     """
     mount = spec.output.mount_path.rstrip("/")
     there = f"{mount}/{spec.output.directory or name}"
-    here = _here(there, paths)
-    if here == there and not Path(mount).is_dir():
+    found = here(there, paths)
+    if found == there and not Path(mount).is_dir():
         raise ConfigurationError(
             f"output.mountPath: {mount} is not on this machine: say where the output goes with --path {mount}=HERE"
         )
-    return here
+    return found
 
 
-def job_file(name: str, spec: TrainingJobSpec, training: Training, *, output: str) -> JobFile:
+def job_file(name: str, spec: TrainingJobSpec, training: Training, *, output: str, paths: Mapping[str, str]) -> JobFile:
     """What the ranks of this machine are told.
 
     The UID is the same each time, so that a run goes on where the one before ended; it is that of no job of a cluster, so
@@ -109,6 +110,7 @@ def job_file(name: str, spec: TrainingJobSpec, training: Training, *, output: st
         gpus_per_node=spec.gpus_per_node,
         output_directory=output,
         training=training.to_manifest(),
+        paths=dict(paths),
     )
 
 
@@ -117,7 +119,7 @@ def written(manifest: Path, pairs: Sequence[str]) -> Iterator[Path]:
     """The job file of a manifest, for as long as its ranks need it. `pairs` as in read_paths."""
     paths = read_paths(pairs)
     name, spec = read_manifest(manifest)
-    file = job_file(name, spec, moved(spec, paths), output=output_here(name, spec, paths))
+    file = job_file(name, spec, moved(spec, paths), output=output_here(name, spec, paths), paths=paths)
     with tempfile.TemporaryDirectory(prefix="oarlock-job-") as folder:
         path = Path(folder, f"{name}.json")
         path.write_text(file.to_json(), encoding="utf-8")
@@ -127,14 +129,7 @@ def written(manifest: Path, pairs: Sequence[str]) -> Iterator[Path]:
 def _moved(value: Any, paths: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
         return {
-            key: _here(below, paths) if key == "path" and isinstance(below, str) else _moved(below, paths)
+            key: here(below, paths) if key == "path" and isinstance(below, str) else _moved(below, paths)
             for key, below in value.items()
         }
     return [_moved(one, paths) for one in value] if isinstance(value, list) else value
-
-
-def _here(path: str, paths: Mapping[str, str]) -> str:
-    for prefix, here in sorted(paths.items(), key=lambda pair: -len(pair[0])):  # the longest that fits
-        if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
-            return str(Path(here).absolute()) + path.removeprefix(prefix.rstrip("/"))
-    return path

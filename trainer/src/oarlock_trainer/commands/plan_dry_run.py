@@ -69,7 +69,7 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
     model, family = Path(training.model.path or ""), family_of(training.model)
     world_size = spec.nodes * max(spec.gpus_per_node, 1)
     with tempfile.TemporaryDirectory(prefix="oarlock-plan-") as output, _alone() as ranks:
-        file = job_file(name, spec, training, output=output)
+        file = job_file(name, spec, training, output=output, paths=paths)
         rank_info = RankInfo(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
         job = Job(file=file, training=training, rank_info=rank_info, simulate_gpus=True)
         locations = locations_of(job, {})

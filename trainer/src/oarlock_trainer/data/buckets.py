@@ -1,6 +1,6 @@
 """Which size a picture is trained at, and which part of it: for one picture, and for millions at once.
 
-A picture is scaled until it covers its bucket's size, and what stands over is cropped. From 512 pixels on, buckets have
+A picture is scaled until it covers its bucket's size, and what stands over is cropped. From 128 pixels on, buckets have
 SimpleTuner's sizes (trainer/tests/data/simpletuner-buckets.tsv). All functions take numbers or numpy arrays of one length, in
 pixels, and compute the same for either.
 """
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _USUAL_EDGES = {0.25: 512, 0.5: 768, 1.0: 1024, 2.0: 1536, 4.0: 2048}
 """Megapixels -> edge, for areas that are less than _NEAR apart."""
 _NEAR = 0.05
+_LEAST_STEP = 16
+"""Pixels: a multiple of every family's `grid.edge`."""
 _LEAST_ASPECT = 0.01
 """What rounding leaves of a strip a hundred times higher than wide: it gets a bucket of its own, not a division by 0."""
 
@@ -117,10 +119,9 @@ def square_edge(resolution: float, kind: ResolutionType) -> float:
 def alignment(edge: float, step: int) -> int:
     """Pixels that both sides of buckets are a multiple of, where squares have this edge; `step`: the family's.
 
-    A multiple of every family's `grid.edge`. Below 512 pixels SimpleTuner's steps could no longer tell one aspect from the
-    next.
+    Below 128 pixels, where nobody trains but to try a job out, SimpleTuner's steps could not tell one aspect from the next.
     """
-    return step if edge >= 512 else 16
+    return step if edge >= 128 else _LEAST_STEP
 
 
 def target_sizes(
@@ -142,8 +143,10 @@ def target_sizes(
         edge = _multiple(math.trunc(edge_length(resolution, kind)), step)
         wide, high = edge * np.sqrt(rounded), edge / np.sqrt(rounded)
     width, height = _multiple(wide, step), _multiple(high, step)
+    # A Pixel resolution is its square's edge as it stands; for the grids of all families, of 16 pixels at most.
+    edge = _multiple(square, _LEAST_STEP if kind is ResolutionType.PIXEL else step)
     is_square = np.round(width / height, 2) == 1.0
-    return np.where(is_square, _multiple(square, step), width), np.where(is_square, _multiple(square, step), height)
+    return np.where(is_square, edge, width), np.where(is_square, edge, height)
 
 
 def _multiple(side: ArrayLike, step: int) -> np.ndarray:

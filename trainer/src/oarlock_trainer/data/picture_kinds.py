@@ -7,15 +7,19 @@ from contextlib import contextmanager
 from functools import cache
 from typing import IO, TYPE_CHECKING
 
-from PIL import Image, UnidentifiedImageError, features
+from PIL import Image, PngImagePlugin, UnidentifiedImageError, features
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_MOST_PIXELS = 2 * (Image.MAX_IMAGE_PIXELS or 0) // 10**6
+"""Millions. Pillow refuses twice what it warns of: such a header may be a bomb."""
 VIDEOS = frozenset({".mp4", ".mov", ".m4v", ".webm", ".mkv", ".avi"})
 HEIF = frozenset({".heic", ".heif"})
 HEIF_PLUG_IN = "pillow-heif"
 """The package that reads them: it is no part of the trainer, and used where an image has it."""
+PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY
+"""One text may have what all texts together may, 64 MiB: drawing programs keep their work in it, and cameras a profile."""
 _PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff"})
 
 
@@ -51,6 +55,8 @@ def _as_damage() -> Iterator[None]:
         yield
     except UnidentifiedImageError as error:
         raise ValueError("it is no picture of a kind that is known here") from error
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"it has more than {_MOST_PIXELS} million pixels: save a smaller copy of it") from error
     except RuntimeError as error:
         raise ValueError(str(error)) from error
 

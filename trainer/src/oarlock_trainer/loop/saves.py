@@ -123,7 +123,7 @@ class Saves:
             self._begin(step)
             outcome = self._ended()
         if isinstance(outcome, NoRoom):
-            raise StorageError(_words(outcome))
+            raise StorageError(f"{_words(outcome)}. The state after {step} steps is not saved, and no model is written")
         self.report(outcome)
 
     def have(self, step: int) -> None:

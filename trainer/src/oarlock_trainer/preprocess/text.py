@@ -15,6 +15,7 @@ import torch
 
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.preprocess.latents import bits
+from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.stages import PipelineStage, Stages
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from oarlock_trainer.models.family_code import CaptionEncoder
     from oarlock_trainer.preprocess.storing import Storing
     from oarlock_trainer.storage.files import Files
+
+_SHOWN = 80
+"""Letters of a caption in a line for people."""
 
 
 def encode_captions(
@@ -41,8 +45,9 @@ def encode_captions(
 ) -> None:
     """Encode (unit, key, caption), each unit into a shard of its own; a record's shape is (tokens, width, pooled width).
 
-    `go_on` as in encode_pictures.
+    `go_on` as in encode_pictures. People are told of captions that fill all the tokens that the encoder takes.
     """
+    long, first = 0, ""
     encoding = PipelineStage("encode", 1)
     stages = (encoding, *out.stages)
     with progress.over(stages), Stages(stages, making=1):
@@ -52,6 +57,10 @@ def encode_captions(
                 go_on()
                 with encoding.working():
                     sequences, pooled, lengths = encoder.encode([caption for _, _, caption in batch])
+                full = [
+                    caption for (_, _, caption), length in zip(batch, lengths, strict=True) if length >= encoder.tokens
+                ]
+                long, first = long + len(full), first or next(iter(full), "")
                 records = []
                 for (_, key, _), sequence, vector, length in zip(batch, sequences, pooled, lengths, strict=True):
                     kept = sequence[:length] if unpadded else sequence
@@ -61,6 +70,11 @@ def encode_captions(
                 progress.advance(len(batch))
             out.publish(shard, store)
         out.drain()
+    if long:
+        channel.tell(
+            f"{long} of this rank's captions have {encoder.tokens} tokens or more, which is what the model reads: what "
+            f"follows in them is not seen. The first begins: {first[:_SHOWN]!r}"
+        )
 
 
 def values(vector: torch.Tensor, sequence: torch.Tensor) -> np.ndarray:

@@ -8,11 +8,14 @@ import os
 import shutil
 import stat
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, replacing
 from oarlock_trainer.runtime.errors import readable, storage
 from oarlock_trainer.storage.files import FileEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ELOOP})
 
@@ -20,12 +23,14 @@ _LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ELOOP})
 class LocalFiles:
     """The files below a folder. `field` is the job's field that names it, for messages.
 
-    `owner`, the UID of a job, is part of what a kill leaves of its writes.
+    `owner`, the UID of a job, is part of what a kill leaves of its writes. `paths` say where an absolute name of a pod, as
+    tables may have, lies on this machine.
     """
 
-    def __init__(self, folder: Path, *, field: str, owner: str = "") -> None:
+    def __init__(self, folder: Path, *, field: str, owner: str = "", paths: Mapping[str, str] | None = None) -> None:
         self._folder = folder
         self._field = field
+        self._paths = paths or {}
         self._mark = f"{hashlib.sha256(owner.encode()).hexdigest()[:16]}-" if owner else ""
 
     @property
@@ -44,7 +49,7 @@ class LocalFiles:
         """One file, None where there is none."""
         with readable(self._field, self._folder):
             try:
-                facts = (self._folder / name).stat()
+                facts = self._at(name).stat()
             except OSError as error:
                 if error.errno not in {*_LEADS_NOWHERE, errno.ENOTDIR}:
                     raise
@@ -60,7 +65,7 @@ class LocalFiles:
     def open(self, name: str) -> BinaryIO:
         """The file itself."""
         with readable(self._field, self._folder):
-            return (self._folder / name).open("rb")
+            return self._at(name).open("rb")
 
     def write(self, name: str, content: bytes) -> None:
         """Create or replace a file in one piece."""
@@ -83,6 +88,9 @@ class LocalFiles:
         with storage(f"removing {name} from {self._folder}"):
             (self._folder / name).unlink(missing_ok=True)
 
+    def _at(self, name: str) -> Path:
+        return self._folder / (here(name, self._paths) if name.startswith("/") else name)
+
     def remove_unfinished(self) -> None:
         """Remove what a kill left of the owner's writes, in the folder itself. Not to be called while it writes."""
         if not self._mark or not self._folder.is_dir():
@@ -90,6 +98,14 @@ class LocalFiles:
         with storage(f"removing unfinished files from {self._folder}"):
             for path in self._folder.glob(f"{TEMPORARY}*-{self._mark}*"):
                 path.unlink(missing_ok=True)
+
+
+def here(path: str, paths: Mapping[str, str]) -> str:
+    """Where a path of a pod lies on this machine: by the longest of `paths` that it begins with, or under its own name."""
+    for prefix, place in sorted(paths.items(), key=lambda pair: -len(pair[0])):
+        if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
+            return str(Path(place).absolute()) + path.removeprefix(prefix.rstrip("/"))
+    return path
 
 
 def _walk(folder: str, prefix: str, found: list[FileEntry], *, above: tuple[tuple[int, int], ...]) -> None:

@@ -35,6 +35,8 @@ class Locations:
     credentials: Mapping[str, Keys] = field(default_factory=dict)
     owner: str = ""
     pool_size: int | None = None
+    paths: Mapping[str, str] = field(default_factory=dict)
+    """Where a path of a pod lies on this machine."""
 
     def files_at(self, location: Location, field: str) -> Files:
         """The files below a location, which `field` of the job names.
@@ -42,7 +44,7 @@ class Locations:
         Raises ConfigurationError where it names no place. Nothing is asked for yet.
         """
         if location.path is not None:
-            return LocalFiles(Path(location.path), field=f"{field}.path", owner=self.owner)
+            return LocalFiles(Path(location.path), field=f"{field}.path", owner=self.owner, paths=self.paths)
         if location.s3 is not None:
             return self._in_bucket(location.s3, field=f"{field}.s3")(location.s3.prefix or "")
         raise ConfigurationError(f"{field}: say where: set exactly one of path and s3")
@@ -96,4 +98,5 @@ def locations_of(job: Job, environment: Mapping[str, str]) -> Locations:
         credentials=read_credentials(connections, environment),
         owner=job.file.job_uid,
         pool_size=None if pool is None else max(pool // job.rank_info.local_world_size, 1),
+        paths=job.file.paths,
     )

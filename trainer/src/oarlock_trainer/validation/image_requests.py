@@ -164,13 +164,19 @@ def _library(job: Job, locations: Locations) -> dict[str, str]:
             'prompt a name, as in {"boat": "a boat on a lake"}'
         )
     found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for key, value in raw.items():
         prompt = value.get("prompt") if isinstance(value, dict) else value
         plain = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:_LONGEST_NAME]
-        if not isinstance(prompt, str) or not plain or plain in found:
+        if not isinstance(prompt, str):
+            raise ConfigurationError(f'{_FIELD}: "{key}" in {name} has no text: write its prompt as one')
+        if not plain:
             raise ConfigurationError(
-                f'{_FIELD}: "{key}" in {name} has no prompt, or no name for a file of its own: give each entry a name of '
-                "letters and digits, and a text"
+                f'{_FIELD}: "{key}" in {name} has none of a-z, A-Z and 0-9, by which its files are named: give it such a name'
+            )
+        if (other := keys.setdefault(plain.lower(), key)) != key:
+            raise ConfigurationError(
+                f'{_FIELD}: "{key}" and "{other}" in {name} would both be drawn into files called {plain}: name one anew'
             )
         found[plain] = prompt
     return found

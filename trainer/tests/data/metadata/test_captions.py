@@ -30,6 +30,11 @@ def test_white_space_is_one_space_between_words_and_none_around_them(texts: list
     assert cleaned(texts) == [" ".join((text or "").split()) or None for text in texts]
 
 
+def test_marks_without_a_picture_alone_are_no_caption() -> None:
+    alone, within = "\u200b \u00a0\ufeff", "a \u200bboat"
+    assert cleaned([alone, within, "\u200b"]) == [None, within, None]
+
+
 def test_filters_cut_and_the_datasets_words_come_before_what_is_left() -> None:
     texts = ["a cat, trending on artstation", "trending on artstation", None]
     found = cleaned(texts, filters=[r",?\s*trending on \w+"], prepend="sks style,  ")

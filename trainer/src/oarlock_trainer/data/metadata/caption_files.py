@@ -31,7 +31,7 @@ def text_beside(files: Files, name: str) -> str | None:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        encoding = "UTF-16" if content.startswith(_UTF16) else "ISO-8859-1"
+        encoding = "UTF-16" if content.startswith(_UTF16) else "WINDOWS-1252"
         raise _other_encoding(file, f"byte {error.start} is {content[error.start]:#04x}", encoding) from error
     if "\0" in text:
         raise _other_encoding(file, "it has zeros, as UTF-16 does", "UTF-16LE")

@@ -24,6 +24,8 @@ _UNTIDY = rf"^ | $|  |[{_SPACES}]"
 """Few captions are: the others need no look by Python, which ten million of them would notice."""
 
 
+_INVISIBLE = r"^[\p{Cf}\s]+$"
+"""Marks without a picture, such as a space of no width."""
 _LINE_ENDS = r"\r\n|\r|\n"
 
 
@@ -46,6 +48,8 @@ class Wording:
             untidy = pc.fill_null(pc.match_substring_regex(texts, _UNTIDY), fill_value=False)
             tidy = [" ".join(text.split()) for text in texts.filter(untidy).to_pylist()]
             texts = pc.replace_with_mask(texts, untidy, pa.array(tidy, pa.string()))
+            invisible = pc.fill_null(pc.match_substring_regex(texts, _INVISIBLE), fill_value=False)
+            texts = pc.if_else(invisible, pa.scalar("", pa.string()), texts)
         empty = pc.equal(texts, "")
         if pc.any(empty).as_py():
             texts = pc.if_else(empty, pa.scalar(None, pa.string()), texts)
