@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -94,6 +95,17 @@ def test_a_refusal_names_its_file_and_its_line(
     assert main(["import-simpletuner", str(tmp_path / config)]) == 85
     said = capsys.readouterr().err
     assert [line for line in (*BESIDE, *own) if f"  {line}" not in said] == [], said
+
+
+def test_what_only_the_trainer_refuses_names_its_line_as_well(
+    tmp_path: Path, simple: dict[str, Any], folder: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = simple | {"optimizer": "adamw_bf16", "optimizer_config": "eps=-1", "data_backend_config": "data.json"}
+    (tmp_path / "config.json").write_text(json.dumps(options, indent=1))
+    (tmp_path / "data.json").write_text(json.dumps([folder]))
+    assert main(["import-simpletuner", str(tmp_path / "config.json")]) == 85
+    line = 1 + list(options).index("optimizer_config") + 1
+    assert f"  config.json, line {line}: optimizer_config: the trainer cannot do" in capsys.readouterr().err
 
 
 def test_a_file_whose_lines_cannot_be_told_is_refused_all_the_same(

@@ -8,8 +8,7 @@ from pydantic import ValidationError
 
 from oarlock_api.trainingjob import TrainingJob
 from oarlock_import import fit
-from oarlock_trainer.plan.support import refuse_unsupported
-from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.plan.support import unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,11 +34,9 @@ def checked(name: str, draft: Draft, options: Options, sets: Sequence[Options]) 
             if not any(other != place and other[: len(place)] == place for other in found):
                 _refuse(place, why, options, sets)
         return None
-    try:
-        if job.spec.training:
-            refuse_unsupported(job.spec.training)
-    except ConfigurationError as error:
-        report.refused("the job", "training", f"{error}: change the options that became these settings")
+    if job.spec.training and (impossible := [*unsupported(job.spec.training)]):
+        for field, why in impossible:
+            _refuse(tuple(field.split(".")), f"the trainer cannot do what it asks for{why}", options, sets)
         return None
     if memory := fit.task(job.spec):
         report.task(memory)

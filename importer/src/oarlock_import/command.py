@@ -50,7 +50,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Import, and return the exit code: 0, or CONFIGURATION where anything was refused or could not be read."""
     try:
-        job, report = build(_inputs(arguments))
+        job, report = build(inputs_of(arguments))
         sys.stderr.write(report.text())
         if job is None:
             return ExitCode.CONFIGURATION
@@ -73,7 +73,8 @@ def _next(job: TrainingJob, arguments: argparse.Namespace) -> str:
     )
 
 
-def _inputs(arguments: argparse.Namespace) -> Inputs:
+def inputs_of(arguments: argparse.Namespace) -> Inputs:
+    """What the command's arguments name. Raises ConfigurationError or OSError for what cannot be read."""
     config: Path = arguments.config
     options = read.options_file(config, OPTIONS)
     if not read.has_variables(config):
