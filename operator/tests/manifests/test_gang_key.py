@@ -263,12 +263,14 @@ async def test_a_pod_that_knows_another_key_answers_though_it_tells_nothing(
     async with asyncio.timeout(patience.SECONDS):
         while not refusing(memory):
             assert await reader.read(running, [POD], memory) == (None, {}), "no silence: nobody ends the gang for it"
+            await asyncio.gather(*reader._flights.values())
     assert refusing(memory) == {POD.uid}
     assert await reader.answering(running, [POD], memory) == {POD.uid}
     server.handler = agent_with(MASTER)
     async with asyncio.timeout(patience.SECONDS):
         while refusing(memory):
             await reader.read(running, [POD], memory)
+            await asyncio.gather(*reader._flights.values())
 
 
 @pytest.mark.parametrize("known", [(MASTER, OLDER), ()], ids=["keys", "an operator without"])
