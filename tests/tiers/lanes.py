@@ -204,7 +204,7 @@ class Runs:
         self.ended = Ended.FAILED
 
     def try_again_alone(self) -> None:
-        """Run what failed once more, alone: it has failed either way, and this tells whether others had a part in it."""
+        """Run what failed once more, alone, which tells whether others had a part in it."""
         for part in self._again:
             self.say(f"== {part.suite}: {len(part.files)} failed; once more, alone")
             code, _ = self._pytest(part, ("--tier", self._tier, *self._extra), {}, streams=True)
